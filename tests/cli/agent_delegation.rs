@@ -221,7 +221,9 @@ fn hooks_take_a_tool_away_at_one_depth() {
         .file(".harness/agents/researcher.md", "---\n---\nYou research.\n")
         .tool("shared", "", "def run(args):\n    return 'ran'\n")
         .with_handle("guard", "tool.pre", "when: payload['name'] == 'shared'\n", body);
-    project.run(&["run", "Go"]).gives("Thanks.");
+    let ran = project.run(&["run", "Go"]);
+    let denied = "researcher: denied: shared: tool blocked: blocked by hook \"guard\": not so deep\n";
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "Thanks.\n", denied), "{ran}");
 }
 
 #[test]

@@ -224,7 +224,7 @@ fn what_was_not_asked_is_told_to_a_program() {
     // At a terminal there is no prompt either, and a conversation is not what a program asks for.
     let mut person = Person::starts(&fine, &["run", "--json"]);
     assert_eq!(person.leaves(), 2, "{}", person.seen);
-    assert!(person.seen.contains("error: `--json` is for one prompt\r\n"), "{}", person.seen);
+    assert!(person.seen.contains("error: `--json` and `--output` are for one prompt\r\n"), "{}", person.seen);
 }
 
 /// `--explain` holds for a conversation as for one prompt, wherever standard error goes.

@@ -146,7 +146,9 @@ fn an_agent_can_always_end() {
     let mode = "exit_policy: { mode: done_tool, max_iterations: 20 }\n";
     let blocks = "return block('not yet') if payload['args'].get('early') else allow()";
     let project = agent(&format!("{mode}{policy}"), &replies).with_handle("keeps", "tool.pre", "", blocks);
-    project.run(&["run", "Go"]).gives("Enough.");
+    let ran = project.run(&["run", "Go"]);
+    let denied = "denied: done: tool blocked: blocked by hook \"keeps\": not yet\n".repeat(3);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "Enough.\n", denied.as_str()), "{ran}");
     // A tool that only has that name is like any other.
     let natural = agent(policy, &replies.replace("early: true", "bad: true")).tool("done", "", FLAKY).file("ran", "");
     let (times, got) = ended(natural);

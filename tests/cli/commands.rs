@@ -400,6 +400,7 @@ fn help() {
                    tools the project has
       doctor       Check which isolation features this machine supports
       init         Write a small project that works
+      new          Write a tool, hook, agent, skill or plugin to begin with
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 

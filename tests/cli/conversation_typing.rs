@@ -179,7 +179,7 @@ fn commands_change_the_conversation() {
     let context: Json = project.run(&["context", "--resume", "latest", "--json"]).json();
     let kept = context["sections"].as_array().unwrap().iter().filter(|section| section["kind"] == "history");
     let kept: Vec<&str> = kept.map(|section| section["text"].as_str().unwrap()).collect();
-    assert_eq!(kept, ["Again.", "Anew."], "{context:#}");
+    assert_eq!(kept, ["Again.", "{\"role\":\"assistant\",\"content\":\"Anew.\"}"], "{context:#}");
 }
 
 /// Where a session begins, it says what is talked to.

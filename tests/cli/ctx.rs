@@ -23,7 +23,7 @@ fn values_last_for_a_turn() {
     let mut person = Person::tells(&project, &["run"], &errors);
     for text in ["One", "Two"] {
         person.sees("> ");
-        person.types(&format!("{text}\n"));
+        person.types(&format!("{text}\r"));
         person.sees("Done.");
     }
     person.sees("> ");

@@ -114,7 +114,9 @@ fn a_failing_judge_ends_the_turn_or_the_delegation() {
          - {{ expect: '{}', text: It failed. }}\n",
         "delegation blocked: blocked by hook \"judge\": the hook failed: broken"
     );
-    failing("delegation.post_verify", verify, &replies).run(&["run", "Go."]).gives("It failed.");
+    let ran = failing("delegation.post_verify", verify, &replies).run(&["run", "Go."]);
+    let denied = "denied: delegate: tool denied: delegation blocked: blocked by hook \"judge\": the hook failed: broken (.harness/hooks/judge.md:5:7)\n";
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "It failed.\n", denied), "{ran}");
     // A policy that allows failures allows these.
     let allow = "sandbox: { hooks: { on_error: allow } }\n";
     failing("agent.stop", allow, "- text: Done.\n").run(&["run", "Go."]).says(0, "the hook failed: broken");

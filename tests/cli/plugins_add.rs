@@ -558,12 +558,12 @@ fn a_policy_in_braces_is_changed_too() {
     };
     place.project.write(".harness/harness.md", policy);
     let place = place.added();
-    assert_eq!(place.text(".harness/harness.md"), with("env: [\"HARNESS_TEST_VARIABLE\"], fs: { read: [\"docs\"] }"));
+    assert_eq!(place.text(".harness/harness.md"), with("env: [HARNESS_TEST_VARIABLE], fs: { read: [docs] }"));
     place.change("acme/plugin.md", "read: [docs]", "read: [acme]");
     place.change("acme/plugin.md", "1.2.0", "1.3.0");
     let updated = place.run(&["plugin", "update", "acme", "--grant-digest", &place.digest("./acme")]);
     assert_eq!(updated.code, 0, "{updated}");
-    assert_eq!(place.text(".harness/harness.md"), with("env: [\"HARNESS_TEST_VARIABLE\"], fs: { read: [\"acme\"] }"));
+    assert_eq!(place.text(".harness/harness.md"), with("env: [HARNESS_TEST_VARIABLE], fs: { read: [acme] }"));
     place.run(&["plugin", "remove", "acme"]).gives("removed `acme`");
     assert_eq!(place.text(".harness/harness.md"), policy);
 }

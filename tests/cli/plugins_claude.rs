@@ -52,6 +52,7 @@ asks for:
   2. call the tools of the MCP server `db`
      reason: Its `.mcp.json` names these servers.
      here: the server is added to `mcp.servers`: it runs [\"touch\",\"started\"], with TOKEN=\"x\"
+  it has no cases: nothing shows what it uses
 ";
     assert!(shown.code == 0 && shown.out.ends_with(review), "{shown}");
     let digest =
@@ -100,8 +101,8 @@ fn a_server_is_added_with_consent_and_overrides_none() {
     let add = || place.run(&["plugin", "add", "helper@claude", "--grant-digest", &digest()]);
     let added = add();
     assert_eq!(added.code, 0, "{added}");
-    let entry = "mcp:\n  servers:\n    db: { command: [\"touch\", \"started\"], env: { TOKEN: \"x\" } }\n";
-    let grant = "    plugins/helper: { services: [\"prompt\"], mcp: [\"db\"] }\n";
+    let entry = "mcp:\n  servers:\n    db: { command: [touch, started], env: { TOKEN: x } }\n";
+    let grant = "plugins/helper: { services: [prompt], mcp: [db] }";
     assert!(policy().contains(entry) && policy().contains(grant), "{}", policy());
     let called = place.run(&["call", "it"]);
     assert!(called.code == 0 && !place.project.path("started").exists(), "{called}");
@@ -128,7 +129,7 @@ fn a_server_that_no_policy_can_have_is_shown_and_not_asked_for() {
         (r#"{"command": "${CLAUDE_PLUGIN_ROOT}/bin/run"}"#, "it runs a file of the plugin, which stays behind"),
         (r#"{"command": "npx", "args": ["-y", "db"]}"#, "without an exact version"),
         (r#"{"command": "db", "env": {"A": "{secret:TOKEN}"}}"#, "with braces that are not `${NAME}`"),
-        (r#"{"url": "http://127.0.0.1:9/mcp"}"#, "it has no entry that a policy can have"),
+        (r#"{"url": "http://127.0.0.1:9/mcp"}"#, "it is asked at `http://127.0.0.1:9/mcp`, and not over https"),
     ] {
         place.write("helper/.mcp.json", &format!("{{\"mcpServers\": {{\"db\": {server}}}}}"));
         place.commit();

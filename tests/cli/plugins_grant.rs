@@ -92,6 +92,7 @@ fn a_person_grants_rule_by_rule_later() {
     // What is granted already is not asked for again.
     let mut person = grant();
     person.sees("2. read files that match `docs` (granted)");
+    person.sees("[N]o: ");
     person.types("r\n");
     person.sees("1. read the variable `HARNESS_TEST_VARIABLE` of the environment? [y]es, [N]o: ");
     person.types("y\n");

@@ -65,7 +65,7 @@ fn normal(text: &str) -> String {
                     let differs = name == "at" || name == "fuel" || name == "peak_memory" || name.ends_with("_us");
                     if differs && value.is_number() {
                         *value = json!("#");
-                    } else if matches!(name.as_str(), "started" | "interpreter") && value.is_string() {
+                    } else if matches!(name.as_str(), "started" | "interpreter" | "digest_key") && value.is_string() {
                         *value = json!("…");
                     }
                     without(value);
@@ -123,7 +123,7 @@ fn every_line_of_a_session() {
     let project = reads();
     project.run(&["run", "What port?"]).says(0, "");
     assert_snapshot!(normal(&last(&project)), @r##"
-    {"at":"#","kind":"session","version":1,"id":"SESSION","started":"…","harness":"0.1.0","interpreter":"…","command":"run","model":"script","provider":"script","policy":"sha256:…","artifacts":{".harness/harness.md":"sha256:…",".harness/hooks/guard.md":"sha256:…",".harness/tools/read_file.md":"sha256:…"}}
+    {"at":"#","kind":"session","version":1,"id":"SESSION","started":"…","harness":"0.1.0","interpreter":"…","command":"run","model":"script","provider":"script","policy":"sha256:…","digest_key":"…","artifacts":{".harness/harness.md":"sha256:…",".harness/hooks/guard.md":"sha256:…",".harness/tools/read_file.md":"sha256:…"}}
     {"at":"#","by":"root","kind":"turn","depth":0,"text":"What port?"}
     {"at":"#","by":"root","kind":"said","place":0,"message":{"role":"user","content":"What port?"}}
     {"at":"#","by":"root","kind":"asked","round":1,"model":"script","messages":3,"tools":1,"room":128000,"said":"sha256:…","offered":"sha256:…"}

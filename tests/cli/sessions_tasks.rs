@@ -183,7 +183,7 @@ fn tasks_and_confirmations_are_on_the_timeline() {
     Done.
     "#);
     let page = project.run(&["sessions", "show", "--html"]).out;
-    for part in ["<details class=\"task \">", "no confirmer is available", "<b>slow</b>"] {
+    for part in ["<details class=\"task \" id=\"turn-1-2-1\">", "no confirmer is available", "<b>slow</b>"] {
         assert!(page.contains(part), "{part}: {page}");
     }
     same(&project);

@@ -572,7 +572,7 @@ mod tests {
         let post = filled(&Event::ToolPost, json!({"result": {"a": 1}, "is_error": true}));
         assert_eq!(
             post.to_string(),
-            r#"{"call_id":"call_test","name":"test","content":"{\"a\":1}","is_error":true,"result":{"a":1}}"#
+            r#"{"call_id":"call_test","name":"test","content":"{\"a\":1}","blocks":null,"is_error":true,"result":{"a":1}}"#
         );
         assert_eq!(filled(&Event::ToolPost, json!({"content": "text"}))["result"], json!("text"));
         assert_eq!(filled(&Event::TurnStart, json!("hi")), json!("hi"));

@@ -72,6 +72,9 @@ fn entry(name: &str, of: &Json, command: &[&str]) -> Result<Json, String> {
     let mut entry = Map::new();
     match (text(of, "url"), text(of, "command")) {
         (Some(url), None) if text(of, "type") != Some("sse") => {
+            if !url.starts_with("https://") {
+                return Err(format!("is asked at {}, and not over https", quoted(url)));
+            }
             entry.insert("url".to_owned(), plain(url)?.into());
             values(of, "headers", &mut entry)?;
         }
@@ -170,7 +173,8 @@ mod tests {
             (r#"{"command":"db","env":{"A":"${X:-y}"}}"#, "with braces that are not `${NAME}`"),
             (r#"{"command":"db","env":{"A":1}}"#, "that is no text"),
             (r#"{"command":"db","env":{"LD_PRELOAD ":"x"}}"#, "has no entry that a policy can have: "),
-            (r#"{"url":"http://127.0.0.1:9/mcp"}"#, "has no entry that a policy can have: "),
+            (r#"{"url":"http://127.0.0.1:9/mcp"}"#, "is asked at `http://127.0.0.1:9/mcp`, and not over https"),
+            (r#"{"url":"https://"}"#, "has no entry that a policy can have: "),
             (r#"{"type":"sse","url":"https://a.example/mcp"}"#, "has neither a command nor an address over HTTP"),
             (r#"{"url":"https://a.example","command":"db"}"#, "has neither a command nor an address over HTTP"),
             ("{}", "has neither a command nor an address over HTTP"),

@@ -49,7 +49,6 @@ fn a_claude_plugin() {
     assert_eq!(
         converted.left_out,
         [
-            ".mcp.json",
             "agents/broken.md: its front matter cannot be read",
             "bin/tool",
             "commands/pdf.md: a skill has its name",

@@ -52,7 +52,13 @@ async fn a_refusal_says_what_the_service_says() {
         ("429 Slow", "retry-after: 7\r\n", "{}", "429: {}; it wants to be asked again in 7 s", true),
         ("500 Oops", "", "<p>oops</p>", "500: <p>oops</p>", true),
         ("503 Down", "", "", "503: Service Unavailable", true),
-        ("401 Who", "", " \n", "401: Unauthorized", false),
+        (
+            "401 Who",
+            "",
+            " \n",
+            "401: Unauthorized; no key was sent: `api_key_env` of the model names the variable that has one",
+            false,
+        ),
     ] {
         let (said, retryable) = answered(status, headers, body).await;
         assert_eq!(said, format!("SERVICE answers {wanted}"), "{body:?}");
