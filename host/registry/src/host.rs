@@ -24,8 +24,9 @@ pub struct Proposal<'p> {
     pub from_cache: Option<&'p str>,
     /// Texts that an editor has not saved.
     pub unsaved: Option<&'p Unsaved>,
-    /// Whether repositories that `artifact_sources` names are left out: they may have to be fetched first.
-    pub without_repositories: bool,
+    /// Whether only the policy matters: repositories that `artifact_sources` names are left out, because they may have to be
+    /// fetched first, and so is what `trusted_sources` says of the plugins that are there.
+    pub bare: bool,
 }
 
 impl<'m> Host<'m> {

@@ -96,12 +96,14 @@ pub(super) fn project(root: &Path, host: &Host<'_>, proposal: &Proposal<'_>) -> 
         load.passed_over = proposal.from_cache.map(|name| format!("plugins/{name}"));
         load.walk(home);
     }
-    load.further_roots(root, home, (!proposal.without_repositories).then_some(lock));
+    load.further_roots(root, home, (!proposal.bare).then_some(lock));
     if let Some(lock) = lock {
         load.servers(lock);
         load.as_locked(lock);
     }
-    load.trusted(lock);
+    if !proposal.bare {
+        load.trusted(lock);
+    }
     load.finish();
     load.registry
 }

@@ -160,7 +160,7 @@ impl State {
     /// The policy without the plugins of the lock and without repositories: they may have to be fetched first. A broken one was
     /// reported.
     fn bare_policy(&self) -> Result<ProjectPolicy, Exit> {
-        let proposal = Proposal { without_repositories: true, ..Proposal::default() };
+        let proposal = Proposal { bare: true, ..Proposal::default() };
         let registry = Registry::load_proposed(&self.root, self.host(), &proposal);
         registry.policy().cloned().ok_or_else(|| {
             project::report(&registry, self.printer);
