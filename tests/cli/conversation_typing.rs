@@ -122,6 +122,7 @@ fn ctrl_c_twice_ends_the_session() {
     person.sees("> ");
     person.types("\x03");
     person.sees("Ctrl-C again");
+    person.sees("> ");
     person.types("\x03");
     assert_eq!(person.leaves(), 0, "{}", person.seen);
     assert!(person.is_shown_what_it_types(), "the terminal is as it was");

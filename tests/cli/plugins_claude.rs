@@ -63,7 +63,8 @@ asks for:
     let names: Vec<&str> = skills.as_array().unwrap().iter().map(|skill| skill["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["fix", "pdf"], "{skills}");
     // Nothing was run.
-    place.run(&["call", "it"]).gives("fine");
+    let called = place.run(&["call", "it"]);
+    assert_eq!((called.code, called.out.as_str()), (0, "fine\n"), "{called}");
     for path in ["started", "hooked", "ran"] {
         assert!(!place.project.path(path).exists() && !place.at(path).exists(), "{path}");
     }

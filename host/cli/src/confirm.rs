@@ -153,7 +153,7 @@ fn ask(printer: Printer, text: &str, lasting: bool, given_up: &AtomicBool) -> Sa
     }
     let _typing = printer.typing();
     let _quiet = progress::quiet();
-    forget_typed();
+    let _shown = forget_typed();
     printer.ask(&format!("{text}\n"));
     let choices = if lasting { "[y]es, [a]lways in this session, [N]o" } else { "[y]es, [N]o" };
     printer.ask(&format!("{} {choices}: ", printer.paint("Call it?", "1")));
@@ -172,16 +172,19 @@ pub(crate) enum Line {
     None,
 }
 
-/// Forgets what was typed before a question: it is no answer to it.
-pub(crate) fn forget_typed() {
+/// Forgets what was typed before a question: it is no answer to it. From now on the terminal shows what is typed, which a
+/// conversation otherwise keeps it from, a line at a time, until this is dropped.
+#[must_use]
+pub(crate) fn forget_typed() -> Unechoed {
+    // In this order: a key that is pressed before the question is seen in these modes is forgotten too.
+    let shown = Unechoed::pause();
     let _ = tcflush(std::io::stdin().as_fd(), QueueSelector::IFlush);
+    shown
 }
 
 /// Waits for a line of the person at the terminal.
 pub(crate) fn line(printer: Printer, given_up: &AtomicBool) -> Line {
     let stdin = std::io::stdin();
-    // A conversation keeps the terminal from showing what is typed.
-    let _shown = Unechoed::pause();
     let mut line = Vec::new();
     loop {
         if given_up.load(Ordering::SeqCst) {

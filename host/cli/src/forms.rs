@@ -85,7 +85,7 @@ fn fill_in(printer: Printer, message: &str, schema: &Map<String, Json>, given_up
     for (name, field) in schema.get("properties").and_then(Json::as_object).into_iter().flatten() {
         let is_required = required.contains(&name.as_str());
         loop {
-            forget_typed();
+            let _shown = forget_typed();
             printer.ask(&format!("{}: ", prompt(name, field, is_required)));
             let Line::Typed(text) = line(printer, given_up) else { return cancelled() };
             match value(field, text.trim()) {

@@ -83,7 +83,7 @@ impl Granting {
 
 /// Asks the person at the terminal. Whatever is no yes is a no.
 fn ask(rules: &[Rule], question: &str, printer: Printer) -> Consent {
-    confirm::forget_typed();
+    let _shown = confirm::forget_typed();
     let question = printer.paint(question, "1");
     let choices = match rules {
         [] => "[y]es, [N]o",
