@@ -16,8 +16,9 @@ const MAX_LINES: usize = 64;
 
 /// Elements of a page, and attributes: all that it may have, whatever is in the record.
 const ELEMENTS: &str = "html head meta title style body main header footer section h1 h2 h3 p b i em small span div dl dt dd \
-                        ol ul li pre table tr td details summary svg rect";
-const ATTRIBUTES: &str = "lang charset http-equiv content name class viewBox preserveAspectRatio role x y width height";
+                        ol ul li pre table tr td details summary svg rect label input";
+const ATTRIBUTES: &str =
+    "lang charset http-equiv content name class viewBox preserveAspectRatio role x y width height id type title";
 
 /// Bytes, as a record and as a recipe for one: something is wrong with a line of it, or it can be shown in every way.
 pub fn session(bytes: &[u8]) {
@@ -88,13 +89,17 @@ fn page(page: &str) {
         let (name, mut attributes) = tag.split_once(' ').unwrap_or((tag, ""));
         assert!(known(ELEMENTS, name), "<{tag}>");
         while !attributes.is_empty() {
+            // The one that has no value.
+            if attributes.trim() == "checked" {
+                break;
+            }
             let one = attributes.trim_start().split_once("=\"");
             let Some((attribute, value)) = one else { panic!("<{tag}>") };
             let Some((_, after)) = value.split_once('"') else { panic!("<{tag}>") };
             assert!(known(ATTRIBUTES, attribute), "<{tag}>");
             attributes = after;
         }
-        if name != "meta" {
+        if !known("meta input", name) {
             open.push(name);
         }
     }
