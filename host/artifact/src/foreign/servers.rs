@@ -1,6 +1,8 @@
 //! `.mcp.json`: the servers that a plugin of another program would start or ask. Each becomes an entry of `mcp.servers` that
 //! a person may consent to; until then it is text.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value as Json, json};
 
 use crate::policy::ProjectPolicy;
@@ -56,7 +58,22 @@ fn server(written: &str, of: &Json) -> Server {
         given.into_iter().flatten().flatten().map(|(name, value)| format!("{name}={}", shown(value))).collect();
     let given = if given.is_empty() { String::new() } else { format!(", with {}", given.join(", ")) };
     let entry = entry(&name, of, &command);
-    Server { name, words: format!("{what}{given}"), entry }
+    let variables = entry.as_ref().map(variables).unwrap_or_default();
+    // A person could take `${NAME}` for the text itself.
+    let variables = match variables.is_empty() {
+        true => String::new(),
+        false => format!(", and gets from this machine's environment {}", variables.join(", ")),
+    };
+    Server { name, words: format!("{what}{given}{variables}"), entry }
+}
+
+/// The variables of the host that an entry gives a server, each once.
+fn variables(entry: &Json) -> Vec<String> {
+    let values = ["env", "headers"].into_iter().filter_map(|key| entry.get(key)?.as_object());
+    let texts = values.flat_map(Map::values).filter_map(Json::as_str);
+    let names = texts.flat_map(|text| text.split("{env:").skip(1)).filter_map(|rest| rest.split_once('}'));
+    let names: BTreeSet<&str> = names.map(|(name, _)| name).collect();
+    names.into_iter().map(quoted).collect()
 }
 
 /// A value of a variable or a header.
@@ -195,6 +212,12 @@ mod tests {
         let servers =
             read(br#"{"db":{"command":"db","args":["a b"],"env":{"T":"${X}"}},"web":{"url":"https://a.example/"}}"#);
         let words: Vec<&str> = servers.iter().map(|one| one.words.as_str()).collect();
-        assert_eq!(words, [r#"runs ["db","a b"], with T="${X}""#, r#"is asked at "https://a.example/""#]);
+        let runs = r#"runs ["db","a b"], with T="${X}", and gets from this machine's environment `X`"#;
+        assert_eq!(words, [runs, r#"is asked at "https://a.example/""#]);
+        let two = read(br#"{"web":{"url":"https://a.example/","headers":{"A":"${B} ${A}","C":"${B}","D":"plain"}}}"#);
+        assert!(two[0].words.ends_with("\", and gets from this machine's environment `A`, `B`"), "{}", two[0].words);
+        // One that is not started gets nothing.
+        let none = read(br#"{"db":{"command":"db","env":{"T":"${X}","U":"{secret:S}"}}}"#);
+        assert!(!none[0].words.contains("environment"), "{}", none[0].words);
     }
 }
