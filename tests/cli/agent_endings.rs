@@ -243,6 +243,20 @@ fn a_conversation_is_explained() {
     assert!(told.contains("calls look {}\n") && told.contains("look completed ("), "{told}");
 }
 
+/// What a model says is data in these lines: nothing in it acts on a terminal or is hidden from who looks.
+#[test]
+fn events_act_on_no_terminal() {
+    let said = "a\u{9b}31mred\u{202e}\u{7f}b";
+    let project = agent("", "- text: \"a\\u009b31mred\\u202e\\u007fb\"\n");
+    let ran = project.run(&["run", "--output", "stream-json", "Go."]);
+    let lines: Vec<Json> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let text = lines.iter().filter(|line| line["type"] == "text").map(|line| line["text"].as_str().unwrap());
+    assert_eq!(text.collect::<String>(), said, "{ran}");
+    assert_eq!(lines.last().unwrap()["answer"], said, "{ran}");
+    assert!(ran.out.contains("a\\u009b31mred\\u202e\\u007fb"), "{ran}");
+    assert!(!ran.out.chars().any(|c| c != '\n' && (c.is_control() || c == '\u{202e}')), "{ran}");
+}
+
 /// `--output stream-json` prints events as lines while they happen, and the outcome last.
 #[test]
 fn events_are_printed_as_they_happen() {

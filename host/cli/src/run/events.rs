@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use harness_agent::{AgentEvent, EventSource, Listener};
+use harness_artifact::escape;
 use serde_json::{Value as Json, json};
 
 use super::super::args::OutputForm;
@@ -33,9 +34,9 @@ impl OutputForm {
     }
 }
 
-/// Standard output is no terminal's, or its user asked for this: JSON escapes what would act on one.
+/// One line, with escapes for all that a terminal acts on or shows nothing for.
 fn line(printer: Printer, json: &Json) {
-    printer.data(&json.to_string());
+    printer.data(&escape::json(&json.to_string()));
 }
 
 /// Prints events, and passes them on.
