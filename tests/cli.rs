@@ -92,6 +92,7 @@
 //! - `plugins_git`: plugins of git repositories
 //! - `plugins_registry`: plugins of registries
 //! - `plugins_signed`: plugins that are signed, and sources that are trusted
+//! - `plugins_sigstore`: plugins with bundles of sigstore
 //! - `plugins_examples`: the plugins in `examples/plugins`
 //! - `plugins_sources`: artifacts of git repositories, which `artifact_sources` names
 //! - `plugins_events`: events and names of others, which a plugin's hooks receive and share
@@ -245,6 +246,8 @@ mod plugins_grant;
 mod plugins_registry;
 #[path = "cli/plugins_signed.rs"]
 mod plugins_signed;
+#[path = "cli/plugins_sigstore.rs"]
+mod plugins_sigstore;
 #[path = "cli/plugins_sources.rs"]
 mod plugins_sources;
 #[path = "cli/policy.rs"]

@@ -1,5 +1,5 @@
-//! Signatures of a plugin: who vouches for its packed bytes. Two kinds, as the ordinary tools make them, so that an author
-//! needs none of ours: minisign, and `ssh-keygen -Y sign`.
+//! Signatures of a plugin: who vouches for its packed bytes. Three kinds, as the ordinary tools make them, so that an
+//! author needs none of ours: minisign, `ssh-keygen -Y sign`, and bundles of sigstore.
 //!
 //! A signature lies beside a packed plugin, or in the folder of one, where it belongs to no content: the packed bytes stay
 //! those that were signed. One that is there has to verify. Nothing turns a signed plugin into an unsigned one but the
@@ -7,8 +7,15 @@
 //!
 //! - `minisign`: signatures of minisign
 //! - `ssh`: signatures of ssh-keygen
+//! - `sigstore`: bundles of sigstore, with the feature `sigstore`
 
 mod minisign;
+// The tests compile it, so that they need no build of their own.
+#[cfg(any(test, feature = "sigstore"))]
+mod sigstore;
+#[cfg(not(any(test, feature = "sigstore")))]
+#[path = "signature/no_sigstore.rs"]
+mod sigstore;
 mod ssh;
 
 use std::io::ErrorKind;
@@ -20,20 +27,24 @@ use harness_sys::tree;
 
 use crate::Rejected;
 
-/// Bytes of a signature.
+/// Bytes of a signature, in the form that is kept of it.
 pub const MAX_BYTES: usize = 4 << 10;
 /// What SSH signatures are for: those of another namespace were made for another purpose.
 pub const NAMESPACE: &str = "harness";
 /// The names of the signatures in the folder of a plugin.
-pub const FILES: [&str; 2] = ["plugin.minisig", "plugin.sig"];
+pub const FILES: [&str; 3] = ["plugin.minisig", "plugin.sig", "plugin.sigstore.json"];
 /// What follows the name of a packed plugin in those of its signatures.
-pub const ENDINGS: [&str; 2] = [".minisig", ".sig"];
+pub const ENDINGS: [&str; 3] = [".minisig", ".sig", ".sigstore.json"];
+/// What messages call each, and the bytes that its file may have.
+const KINDS: [(&str, usize); 3] =
+    [("minisign signature", MAX_BYTES), ("SSH signature", MAX_BYTES), ("sigstore bundle", sigstore::MAX_BUNDLE)];
 
 /// The signatures of a plugin as they were found: not verified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signatures {
     minisign: Option<String>,
     ssh: Option<String>,
+    sigstore: Option<String>,
 }
 
 /// A signature that verifies.
@@ -54,11 +65,10 @@ impl Signatures {
     ///
     /// One is there and cannot be read.
     pub fn beside(place: &Path) -> Result<Self, Rejected> {
-        let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
         if sys::is_folder(place) {
-            return Self::read(FILES, |name| tree::read_file(place, name, most));
+            return Self::read(FILES, |name, most| tree::read_file(place, name, most));
         }
-        Self::read(ENDINGS, |ending| {
+        Self::read(ENDINGS, |ending, most| {
             let mut path = place.as_os_str().to_owned();
             path.push(ending);
             let path = Path::new(&path);
@@ -78,54 +88,63 @@ impl Signatures {
     pub fn take(files: &mut Vec<(String, Vec<u8>)>) -> Result<Self, Rejected> {
         let mut taken: Vec<(String, Vec<u8>)> =
             files.extract_if(.., |(path, _)| FILES.contains(&path.as_str())).collect();
-        Self::read(FILES, |name| {
+        Self::read(FILES, |name, _| {
             let at = taken.iter().position(|(path, _)| path == name);
             at.map(|at| taken.swap_remove(at).1).ok_or_else(|| ErrorKind::NotFound.into())
         })
     }
 
-    /// Reads both by their names.
-    fn read(
-        [minisign, ssh]: [&str; 2],
-        mut file: impl FnMut(&str) -> std::io::Result<Vec<u8>>,
-    ) -> Result<Self, Rejected> {
-        let mut text = |name: &str, kind: &str| {
-            let wrong = |why: &str| Rejected::new(format!("its {kind} signature cannot be read: {why}"));
-            match file(name) {
-                Ok(bytes) if bytes.len() > MAX_BYTES => Err(wrong(&format!("it has more than {MAX_BYTES} bytes"))),
+    /// Reads all by their names; each with the bytes that it may have.
+    fn read(names: [&str; 3], mut file: impl FnMut(&str, u64) -> std::io::Result<Vec<u8>>) -> Result<Self, Rejected> {
+        let mut text = |name: &str, (kind, most): (&str, usize)| {
+            let wrong = |why: &str| Rejected::new(format!("its {kind} cannot be read: {why}"));
+            match file(name, u64::try_from(most).unwrap_or(u64::MAX)) {
+                Ok(bytes) if bytes.len() > most => Err(wrong(&format!("it has more than {most} bytes"))),
                 Ok(bytes) => String::from_utf8(bytes).map(Some).map_err(|_| wrong("it is not UTF-8 text")),
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(wrong(&error.to_string())),
             }
         };
-        Ok(Self { minisign: text(minisign, "minisign")?, ssh: text(ssh, "SSH")? })
+        let ([minisign, ssh, sigstore], [of_minisign, of_ssh, of_sigstore]) = (names, KINDS);
+        Ok(Self {
+            minisign: text(minisign, of_minisign)?,
+            ssh: text(ssh, of_ssh)?,
+            sigstore: text(sigstore, of_sigstore)?,
+        })
     }
 
     /// Signatures by their texts.
     pub fn of(minisign: Option<String>, ssh: Option<String>) -> Self {
-        Self { minisign, ssh }
+        Self { minisign, ssh, sigstore: None }
+    }
+
+    /// The same with a bundle of sigstore.
+    #[must_use]
+    pub fn with_sigstore(self, bundle: String) -> Self {
+        Self { sigstore: Some(bundle), ..self }
     }
 
     /// The texts, each by the name that it has in the folder of a plugin.
     pub fn named(&self) -> Vec<(String, String)> {
-        let texts = FILES.into_iter().zip([&self.minisign, &self.ssh]);
+        let texts = FILES.into_iter().zip([&self.minisign, &self.ssh, &self.sigstore]);
         texts.filter_map(|(name, text)| Some((name.to_owned(), text.clone()?))).collect()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.minisign.is_none() && self.ssh.is_none()
+        [&self.minisign, &self.ssh, &self.sigstore].into_iter().all(Option::is_none)
     }
 
-    /// Verifies all of them over the bytes of a packed plugin. A signature of minisign does not have its key: that is one of
-    /// `keys`.
+    /// Verifies all of them over the bytes of a packed plugin. Signatures of minisign and sigstore do not have their keys:
+    /// these are among `keys`.
     ///
     /// # Errors
     ///
     /// One of them cannot be read, does not verify, or is by a key that is not there.
     pub fn verify(&self, packed: &[u8], keys: &[Signer]) -> Result<Vec<Signed>, Rejected> {
         let minisign = self.minisign.iter().map(|text| minisign::verify(text, packed, keys));
-        minisign.chain(self.ssh.iter().map(|text| ssh::verify(text, packed))).collect()
+        let sigstore = self.sigstore.iter().map(|text| sigstore::verify(text, packed, keys));
+        minisign.chain(self.ssh.iter().map(|text| ssh::verify(text, packed))).chain(sigstore).collect()
     }
 }
 
@@ -141,6 +160,7 @@ pub fn verify(signer: &Signer, signature: &str, packed: &[u8]) -> Result<Signed,
     let signed = match signer.kind() {
         Kind::Minisign => minisign::verify(signature, packed, std::slice::from_ref(signer)),
         Kind::Ssh => ssh::verify(signature, packed),
+        Kind::Sigstore(_) => sigstore::verify(signature, packed, std::slice::from_ref(signer)),
     }?;
     match signed.signer == *signer {
         true => Ok(signed),
@@ -148,7 +168,8 @@ pub fn verify(signer: &Signer, signature: &str, packed: &[u8]) -> Result<Signed,
     }
 }
 
-/// What the signature of a plugin that its author signs says: the signer, where the signature has that.
+/// What the signature of a plugin that its author signs says: the signer, where the signature has that. No bundle of sigstore
+/// has it.
 ///
 /// # Errors
 ///
@@ -157,8 +178,11 @@ pub fn check(kind: Kind, signature: &str, packed: &[u8]) -> Result<String, Rejec
     match kind {
         Kind::Minisign => minisign::key_id(signature).map(|id| format!("the minisign key with the id {id}")),
         Kind::Ssh => ssh::verify(signature, packed).map(|signed| format!("`{}`", signed.signer)),
+        Kind::Sigstore(_) => Err(Rejected::new("a sigstore bundle does not name its signer")),
     }
 }
 
+#[cfg(test)]
+mod sigstore_tests;
 #[cfg(test)]
 mod tests;

@@ -53,7 +53,8 @@ keys! {
     /// The sources, such as `./plugins/*` or `git+https://github.com/acme/*`: one, or a beginning that ends in `/`, `@` or
     /// `:`, and `*`.
     required source: SourcePattern;
-    /// The keys whose signatures count, with `require: signature`: `RWQ...` of minisign, `ssh-ed25519 AAAA...` of SSH.
+    /// The keys whose signatures count, with `require: signature`: `RWQ...` of minisign, `ssh-ed25519 AAAA...` of SSH, or a
+    /// public key in PEM of sigstore.
     given signers: Vec<Located<Signer>>;
     /// `signature` by one of the signers, `pin` in `harness.lock`, or `none`. Default: `pin`.
     given require: Require;
@@ -95,7 +96,7 @@ impl Read for SourcePattern {
 
 impl Shape for Signer {
     fn schema() -> Schema {
-        shape::schema(json!({"type": "string", "pattern": "^(RW[QRST]|ssh-ed25519 AAAA)"}))
+        shape::schema(json!({"type": "string", "pattern": r"^\s*(RW[QRST]|ssh-ed25519 AAAA|MFkwEwYHKoZI|MCowBQYDK2Vw|-----BEGIN PUBLIC KEY-----)"}))
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) fn run(command: &Sign, printer: Printer) -> Result<Exit, Exit> {
         printer.error(&why, &[], hint);
         Exit::Usage
     };
-    let kind = kind(&command.key).map_err(|why| failed(why, None))?;
+    let tool = tool(&command.key).map_err(|why| failed(why, None))?;
     let is_folder = sys::is_folder(place);
     let most = u64::try_from(MAX_PACKED).unwrap_or(u64::MAX);
     let content = match is_folder {
@@ -58,12 +58,12 @@ pub(super) fn run(command: &Sign, printer: Printer) -> Result<Exit, Exit> {
     // The tool signs a copy: what it writes is checked before it is where others find it.
     let scratch = sys::Scratch::new(&[]).map_err(|error| failed(format!("no temporary folder: {error}"), None))?;
     let name = format!("{}-{}{}", fetched.name(), fetched.plugin.version, archive::ENDING);
-    let (copy, made) = (scratch.path().join(&name), scratch.path().join(format!("{name}{}", ending(kind))));
+    let (copy, made) = (scratch.path().join(&name), scratch.path().join(format!("{name}{}", tool.ending())));
     output::write(&copy, &packed, Readers::All, &[]).map_err(|error| failed(format!("cannot write: {error}"), None))?;
     let key = sys::current_folder().join(&command.key);
-    let (program, arguments) = arguments(kind, &key, &copy, &made);
+    let (program, arguments) = tool.arguments(&key, &copy, &made);
     let code = sys::program::run_at_terminal(program, &arguments).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => failed(format!("`{program}` is not installed"), Some(install(kind))),
+        std::io::ErrorKind::NotFound => failed(format!("`{program}` is not installed"), Some(tool.install())),
         _ => failed(format!("`{program}` cannot be started: {error}"), None),
     })?;
     if code != Some(0) {
@@ -71,14 +71,14 @@ pub(super) fn run(command: &Sign, printer: Printer) -> Result<Exit, Exit> {
     }
     let most = u64::try_from(signature::MAX_BYTES).unwrap_or(u64::MAX);
     let text = sys::read_at_most(&made, most).map_err(|error| failed(format!("no signature: {error}"), None))?;
-    let signer = signature::check(kind, &text, &packed)
+    let signer = signature::check(tool.kind(), &text, &packed)
         .map_err(|why| failed(format!("`{program}` made a signature that `add` refuses: {why}"), None))?;
-    let target = match (is_folder, kind) {
-        (true, Kind::Minisign) => place.join(FILES[0]),
-        (true, Kind::Ssh) => place.join(FILES[1]),
-        (false, kind) => {
+    let target = match (is_folder, tool) {
+        (true, Tool::Minisign) => place.join(FILES[0]),
+        (true, Tool::Ssh) => place.join(FILES[1]),
+        (false, tool) => {
             let mut path = place.as_os_str().to_owned();
-            path.push(ending(kind));
+            path.push(tool.ending());
             PathBuf::from(path)
         }
     };
@@ -90,49 +90,68 @@ pub(super) fn run(command: &Sign, printer: Printer) -> Result<Exit, Exit> {
     Ok(Exit::Completed)
 }
 
+/// A tool that signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tool {
+    Minisign,
+    Ssh,
+}
+
 /// The tool that a key is of, by how it begins.
-fn kind(key: &Path) -> Result<Kind, String> {
+fn tool(key: &Path) -> Result<Tool, String> {
     let shown = key.display();
     let begin = sys::read_beginning(key, LOOKED_AT).map_err(|error| format!("cannot read `{shown}`: {error}"))?;
     if begin.starts_with(MINISIGN_KEY) {
-        return Ok(Kind::Minisign);
+        return Ok(Tool::Minisign);
     }
     if SSH_KEYS.iter().any(|one| begin.starts_with(one)) {
-        return Ok(Kind::Ssh);
+        return Ok(Tool::Ssh);
     }
     Err(format!("`{shown}` is no key of minisign, and none of OpenSSH"))
 }
 
-fn ending(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Minisign => ENDINGS[0],
-        Kind::Ssh => ENDINGS[1],
-    }
-}
-
-/// The program, and what it is run with.
-fn arguments<'a>(
-    kind: Kind,
-    key: &'a Path,
-    copy: &'a Path,
-    made: &'a Path,
-) -> (&'static str, Vec<&'a std::ffi::OsStr>) {
-    let (key, copy, made) = (key.as_os_str(), copy.as_os_str(), made.as_os_str());
-    match kind {
-        Kind::Minisign => {
-            ("minisign", vec!["-S".as_ref(), "-s".as_ref(), key, "-m".as_ref(), copy, "-x".as_ref(), made])
-        }
-        Kind::Ssh => {
-            let namespace = ["-n".as_ref(), NAMESPACE.as_ref(), copy];
-            ("ssh-keygen", ["-Y".as_ref(), "sign".as_ref(), "-f".as_ref(), key].into_iter().chain(namespace).collect())
+impl Tool {
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Minisign => Kind::Minisign,
+            Self::Ssh => Kind::Ssh,
         }
     }
-}
 
-fn install(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Minisign => "install minisign: `apt install minisign`, or from https://jedisct1.github.io/minisign/",
-        Kind::Ssh => "install OpenSSH: `apt install openssh-client`",
+    const fn ending(self) -> &'static str {
+        match self {
+            Self::Minisign => ENDINGS[0],
+            Self::Ssh => ENDINGS[1],
+        }
+    }
+
+    /// The program, and what it is run with.
+    fn arguments<'a>(
+        self,
+        key: &'a Path,
+        copy: &'a Path,
+        made: &'a Path,
+    ) -> (&'static str, Vec<&'a std::ffi::OsStr>) {
+        let (key, copy, made) = (key.as_os_str(), copy.as_os_str(), made.as_os_str());
+        match self {
+            Self::Minisign => {
+                ("minisign", vec!["-S".as_ref(), "-s".as_ref(), key, "-m".as_ref(), copy, "-x".as_ref(), made])
+            }
+            Self::Ssh => {
+                let namespace = ["-n".as_ref(), NAMESPACE.as_ref(), copy];
+                let sign = ["-Y".as_ref(), "sign".as_ref(), "-f".as_ref(), key];
+                ("ssh-keygen", sign.into_iter().chain(namespace).collect())
+            }
+        }
+    }
+
+    const fn install(self) -> &'static str {
+        match self {
+            Self::Minisign => {
+                "install minisign: `apt install minisign`, or from https://jedisct1.github.io/minisign/"
+            }
+            Self::Ssh => "install OpenSSH: `apt install openssh-client`",
+        }
     }
 }
 
@@ -147,11 +166,11 @@ mod tests {
         let of = |text: &str| {
             let path = folder.path().join("key");
             std::fs::write(&path, text).unwrap();
-            kind(&path).map_err(|why| why.replace(folder.path().to_str().unwrap(), ""))
+            tool(&path).map_err(|why| why.replace(folder.path().to_str().unwrap(), ""))
         };
-        assert_eq!(of("untrusted comment: minisign encrypted secret key\nRWR\n"), Ok(Kind::Minisign));
-        assert_eq!(of("-----BEGIN OPENSSH PRIVATE KEY-----\nb3\n"), Ok(Kind::Ssh));
-        assert_eq!(of("ssh-ed25519 AAAA ada\n"), Ok(Kind::Ssh));
+        assert_eq!(of("untrusted comment: minisign encrypted secret key\nRWR\n"), Ok(Tool::Minisign));
+        assert_eq!(of("-----BEGIN OPENSSH PRIVATE KEY-----\nb3\n"), Ok(Tool::Ssh));
+        assert_eq!(of("ssh-ed25519 AAAA ada\n"), Ok(Tool::Ssh));
         for other in ["", "-----BEGIN PRIVATE KEY-----\n", "ssh-rsa AAAA\n"] {
             assert_eq!(of(other), Err("`/key` is no key of minisign, and none of OpenSSH".to_owned()));
         }

@@ -21,8 +21,8 @@ use crate::printer::Printer;
 /// The key that a person expects.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Expected {
-    /// Public key of the signer, without whose signature the plugin is refused: `RWQ...` of minisign, or `ssh-ed25519
-    /// AAAA...`.
+    /// Public key of the signer, without whose signature the plugin is refused: `RWQ...` of minisign, `ssh-ed25519
+    /// AAAA...`, or a public key in PEM of sigstore.
     #[arg(long, value_name = "KEY", value_parser = Signer::parse)]
     pub(crate) signer: Option<Signer>,
 }

@@ -15,9 +15,10 @@ pub(super) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// The type of a packed plugin.
 pub(super) const PACKED: &str = "application/vnd.harness.plugin.v1.tar";
 /// The types of signatures, and the names that they have beside a plugin.
-pub(super) const SIGNATURES: [(&str, &str); 2] = [
+pub(super) const SIGNATURES: [(&str, &str); 3] = [
     ("application/vnd.harness.plugin.signature.v1.minisign", "plugin.minisig"),
     ("application/vnd.harness.plugin.signature.v1.ssh", "plugin.sig"),
+    ("application/vnd.harness.plugin.signature.v1.sigstore", "plugin.sigstore.json"),
 ];
 /// The empty object: a plugin has no configuration.
 pub(super) const EMPTY: &str = "{}";

@@ -22,7 +22,7 @@ macro_rules! made {
     };
 }
 
-fn key(text: &str) -> Signer {
+pub(super) fn key(text: &str) -> Signer {
     Signer::parse(text).unwrap()
 }
 
@@ -30,7 +30,7 @@ fn content() -> Content {
     Content::new([("plugin.md".to_owned(), TEXT.as_bytes().to_vec())]).unwrap()
 }
 
-fn packed() -> Vec<u8> {
+pub(super) fn packed() -> Vec<u8> {
     pack(&content()).unwrap()
 }
 
