@@ -90,6 +90,8 @@
 //! - `plugins_claude`: plugins of other programs, of which the prose comes along
 //! - `plugins_grant`: what plugins ask for, granted later and taken back
 //! - `plugins_git`: plugins of git repositories
+//! - `plugins_indexes`: indexes of catalogues that are kept, and their end
+//! - `plugins_parts`: parts of a folder that a marketplace lists, and servers of plugins that change
 //! - `plugins_registry`: plugins of registries
 //! - `plugins_signed`: plugins that are signed, and sources that are trusted
 //! - `plugins_sigstore`: plugins with bundles of sigstore
@@ -242,6 +244,10 @@ mod plugins_examples;
 mod plugins_git;
 #[path = "cli/plugins_grant.rs"]
 mod plugins_grant;
+#[path = "cli/plugins_indexes.rs"]
+mod plugins_indexes;
+#[path = "cli/plugins_parts.rs"]
+mod plugins_parts;
 #[path = "cli/plugins_registry.rs"]
 mod plugins_registry;
 #[path = "cli/plugins_signed.rs"]

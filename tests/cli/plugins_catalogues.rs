@@ -17,7 +17,7 @@ const FOLDER: &str = "sandbox: {}\ncatalogues: { ours: ./catalogue }\n";
 pub(crate) struct Place {
     pub(crate) project: Project,
     pub(crate) repository: TempDir,
-    cache: TempDir,
+    pub(crate) cache: TempDir,
 }
 
 impl Place {
@@ -32,7 +32,7 @@ impl Place {
     }
 
     /// The catalogue is the repository.
-    fn git() -> Self {
+    pub(crate) fn git() -> Self {
         let place = Self::empty();
         place.policy(&format!("sandbox: {{}}\ncatalogues: {{ ours: '{}' }}\n", place.source("")));
         place.write("catalogue.yaml", INDEX);

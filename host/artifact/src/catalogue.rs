@@ -9,9 +9,12 @@ use std::collections::BTreeSet;
 
 use semver::Version;
 use serde_json::json;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::decode::{Decoder, Field};
 use super::diagnostic::{Diagnostic, Diagnostics};
+use super::foreign::Listing;
 use super::keys::{self, Unknown, keys};
 use super::plugin::{PluginName, SemanticVersion, Sentence};
 use super::shape::{self, Read, Schema, Shape};
@@ -35,6 +38,40 @@ pub struct Catalogue {
     pub entries: Vec<Entry>,
     /// What a marketplace names and no plugin here can be called, each with the reason.
     pub left_out: Vec<String>,
+    /// When it ends; none where it does not say.
+    pub expires: Option<Expiry>,
+}
+
+/// The end of an index. One that is older is not used: whoever keeps an index from others cannot do so for ever.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expiry {
+    /// As it is written.
+    pub text: String,
+    /// The same, in seconds since 1970.
+    pub seconds: u64,
+}
+
+impl Expiry {
+    /// Reads a day, which begins at midnight UTC, or a moment.
+    fn parse(text: &str) -> Result<Self, String> {
+        let whole = if text.contains('T') { text.to_owned() } else { format!("{text}T00:00:00Z") };
+        let moment = OffsetDateTime::parse(&whole, &Rfc3339);
+        let seconds = moment.ok().and_then(|moment| u64::try_from(moment.unix_timestamp()).ok());
+        let wrong = || format!("{} is not a day such as `2027-01-31`, or a moment such as `2027-01-31T12:00:00Z`", quoted(text));
+        Ok(Self { text: text.to_owned(), seconds: seconds.ok_or_else(wrong)? })
+    }
+}
+
+impl Shape for Expiry {
+    fn schema() -> Schema {
+        shape::schema(json!({"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}(T.+)?$"}))
+    }
+}
+
+impl Read for Expiry {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        decoder.parse_one(field, Self::parse)
+    }
 }
 
 /// A plugin as a catalogue names it.
@@ -48,6 +85,8 @@ pub struct Entry {
     pub version: Option<Version>,
     /// Where it is; or why it cannot be fetched, in words that follow its name.
     pub source: Result<Listed, String>,
+    /// The parts of the folder that it picks; none where the folder is read as it is.
+    pub listing: Option<Listing>,
 }
 
 /// Where a catalogue says that a plugin is.
@@ -73,6 +112,8 @@ keys! {
     CatalogueKeys: Unknown::Refuse;
     /// The plugins.
     required plugins: Vec<Entry>;
+    /// When the index ends, as `2027-01-31` or `2027-01-31T12:00:00Z`: from then on nobody uses it.
+    given expires: Expiry;
 }
 
 keys! {
@@ -146,7 +187,7 @@ impl Read for Entry {
         let (name, source) = (keys.name.read(decoder), keys.source.read(decoder));
         let description = keys.description.read(decoder).map(|text| text.0);
         let version = keys.version.read(decoder).map(|version| version.0);
-        Some(Self { name: name?.0, description, version, source: Ok(source?) })
+        Some(Self { name: name?.0, description, version, source: Ok(source?), listing: None })
     }
 }
 
@@ -191,7 +232,11 @@ impl Catalogue {
             let error = Diagnostic::error("a catalogue needs `plugins`").at(at);
             decoder.diagnostics.push(error.hint("add a list such as `plugins: [{ name: units, source: ./units }]`"));
         }
-        Some(Self { entries: keys.plugins.read(decoder)?, left_out: Vec::new() })
+        let expires = match keys.expires.field() {
+            Some(_) => Some(keys.expires.read(decoder)?),
+            None => None,
+        };
+        Some(Self { entries: keys.plugins.read(decoder)?, left_out: Vec::new(), expires })
     }
 
     /// The plugin with a name.

@@ -3,6 +3,7 @@
 //! - `author`: `new` and `pack`
 //! - `sign`, `publish`: `sign` and `publish`
 //! - `catalogue`, `search`: the catalogues of the policy, and what they name
+//! - `indexes`: the indexes of catalogues that are kept on this machine
 //! - `fetched`: a plugin as its source has it
 //! - `review`: what a person reads before they consent
 //! - `cases`: what its cases show, and `test`
@@ -10,6 +11,7 @@
 //! - `consent`: what is granted, and by whom
 //! - `add`, `update`, `grant`, `installed`: the commands that change the project, or look at what is in it
 //! - `unpack`: what a fetch runs behind a wall
+//! - `serving`: the servers that a plugin brings
 //! - `state`: the project, its lock and its policy, before and after a change
 
 mod add;
@@ -19,10 +21,12 @@ mod catalogue;
 mod consent;
 mod fetched;
 mod grant;
+mod indexes;
 mod installed;
 mod publish;
 mod review;
 mod search;
+mod serving;
 mod sign;
 mod signers;
 mod state;

@@ -63,6 +63,25 @@ fn text(folder: &Path, file: &str) -> Result<String, Failure> {
 }
 
 impl Index {
+    /// One of a repository that was kept on this machine: where it was, its file and its text.
+    ///
+    /// # Errors
+    ///
+    /// It is not of a commit of the repository at `source`, or not an index.
+    pub fn kept(source: &Source, (at, file): (&str, &str), text: String) -> Result<Self, Failure> {
+        let of = Source::parse(at)?;
+        let is_commit = matches!(&of, Source::Git(git) if git.reference().is_some_and(is_commit));
+        match is_commit && of.is_version_of(source) && catalogue::FILES.contains(&file) && text.len() <= MAX_BYTES {
+            true => Ok(Self { at: of, folder: None, file: file.to_owned(), text }),
+            false => Err(Failure::new(format!("it is no index of `{source}`"))),
+        }
+    }
+
+    /// Where it is: of a repository, at the commit that was fetched.
+    pub fn at(&self) -> &Source {
+        &self.at
+    }
+
     /// Reads it. `shown` is for messages.
     pub fn parse(&self, shown: &str) -> (Option<Catalogue>, Diagnostics) {
         Catalogue::parse(&self.file, shown, &self.text)

@@ -5,11 +5,9 @@ use semver::Version;
 use serde_json::{Map, Value as Json};
 
 use super::{Catalogue, Entry, Listed, MAX_ENTRIES, own_folder, too_many};
+use crate::foreign::Listing;
 use crate::plugin::{MAX_TEXT, check_name};
 use harness_policy::text::quoted;
-
-/// Keys of an entry that pick parts of a folder. Without them, it would be another plugin.
-const PARTS: [&str; 3] = ["skills", "agents", "commands"];
 
 /// Reads an index.
 ///
@@ -39,14 +37,17 @@ fn entry(plugin: &Json, base: Option<&str>) -> Result<Entry, String> {
     check_name(name)?;
     let description = text("description").map(|text| text.trim().chars().take(MAX_TEXT).collect());
     let version = text("version").and_then(|version| Version::parse(version).ok());
-    let parts = PARTS.into_iter().find(|key| plugin.get(*key).is_some_and(|parts| !parts.is_null()));
-    let source = match (parts, plugin.get("source")) {
-        (Some(key), _) => Err(format!("is a part of a folder, picked by `{key}`: fetch the folder itself")),
-        (None, Some(Json::String(folder))) => own(folder, base),
-        (None, Some(Json::Object(source))) => elsewhere(source),
-        (None, _) => Err("has no `source`".to_owned()),
+    let source = match plugin.get("source") {
+        Some(Json::String(folder)) => own(folder, base),
+        Some(Json::Object(source)) => elsewhere(source),
+        _ => Err("has no `source`".to_owned()),
     };
-    Ok(Entry { name: name.to_owned(), description, version, source })
+    let listing = plugin.as_object().map_or(Ok(None), Listing::of_entry);
+    let (source, listing) = match (source, listing) {
+        (Ok(source), Ok(listing)) => (Ok(source), listing),
+        (Err(why), _) | (_, Err(why)) => (Err(why), None),
+    };
+    Ok(Entry { name: name.to_owned(), description, version, source, listing })
 }
 
 /// A folder of the marketplace, below `metadata.pluginRoot` where its path does not begin with `./`.

@@ -47,6 +47,22 @@ fn an_index_of_the_own_form() {
 }
 
 #[test]
+fn the_end_of_an_index() {
+    let of = |expires: &str| {
+        let (catalogue, _) = Catalogue::parse(FILE, "index", &format!("plugins: []\nexpires: {expires}\n"));
+        catalogue.map(|catalogue| catalogue.expires.unwrap().seconds)
+    };
+    assert_eq!(of("2027-01-31"), Some(1_801_353_600));
+    assert_eq!(of("2027-01-31T12:00:00Z"), Some(1_801_353_600 + 12 * 3600));
+    assert_eq!(of("2027-01-31T12:00:00+12:00"), Some(1_801_353_600));
+    for other in ["soon", "2027-02-30", "2027", "1950-01-01", "[]", "''", "2027-01-31T12:00"] {
+        assert_eq!(of(other), None, "{other}");
+    }
+    let (none, _) = Catalogue::parse(FILE, "index", "plugins: []\n");
+    assert_eq!(none.unwrap().expires, None);
+}
+
+#[test]
 fn bounds() {
     let of = |count: usize| {
         let line = |number| format!("- {{ name: a{number}, source: ./a }}\n");
@@ -112,8 +128,14 @@ fn a_marketplace() {
     let based = "{\"metadata\":{\"pluginRoot\":\"./p\"},\"plugins\":[{\"name\":\"a\",\"source\":\"x\"},{\"name\":\"b\",\"source\":\"./x\"},{\"name\":\"c\",\"source\":\"../x\"}]}";
     let sources: Vec<_> = entries(MARKETPLACE, based).into_iter().map(|entry| entry.source).collect();
     assert_eq!(sources, [own("p/x"), own("x"), outside("../x")]);
-    let picked = "{\"plugins\":[{\"name\":\"a\",\"source\":\"./\",\"skills\":[\"./x\"]}]}";
-    assert!(entries(MARKETPLACE, picked)[0].source.as_ref().unwrap_err().contains("picked by `skills`"));
+    let picked = |path: &str| {
+        let text = format!("{{\"plugins\":[{{\"name\":\"a\",\"source\":\"./\",\"strict\":false,\"skills\":[\"{path}\"]}}]}}");
+        entries(MARKETPLACE, &text).remove(0)
+    };
+    let listing = "{\"skills\":[\"./x\"],\"strict\":false}";
+    assert_eq!(picked("./x").listing, Some(Listing::parse(listing).unwrap()));
+    let outside = "has `skills` with `../x`, which is not a path `./...` inside the plugin";
+    assert_eq!((picked("../x").source, picked("../x").listing), (Err(outside.to_owned()), None));
     let (named, _) = Catalogue::parse(
         MARKETPLACE,
         "index",

@@ -25,10 +25,8 @@ pub struct Server {
 
 /// The servers of a file, in the order of their names.
 pub(super) fn read(text: &[u8]) -> Vec<Server> {
-    let Ok(file) = serde_json::from_slice::<Json>(text) else { return Vec::new() };
-    let all = file.get("mcpServers").unwrap_or(&file).as_object();
-    let mut servers: Vec<Server> =
-        all.into_iter().flatten().take(MAX_SERVERS).map(|(name, of)| server(name, of)).collect();
+    let all = of_file(text).unwrap_or_default();
+    let mut servers: Vec<Server> = all.iter().take(MAX_SERVERS).map(|(name, of)| server(name, of)).collect();
     servers.sort_by(|one, other| one.name.cmp(&other.name));
     // Of two with one name, nobody could say which was consented to.
     servers.dedup_by(|other, one| {
@@ -39,6 +37,18 @@ pub(super) fn read(text: &[u8]) -> Vec<Server> {
         is_same
     });
     servers
+}
+
+/// The servers of a file as they are written; none where it has none.
+pub(super) fn of_file(text: &[u8]) -> Option<Map<String, Json>> {
+    match serde_json::from_slice::<Json>(text).ok()? {
+        Json::Object(mut file) => match file.shift_remove("mcpServers") {
+            Some(Json::Object(servers)) => Some(servers),
+            Some(_) => None,
+            None => Some(file),
+        },
+        _ => None,
+    }
 }
 
 fn text<'s>(of: &'s Json, key: &str) -> Option<&'s str> {
@@ -100,6 +110,8 @@ fn entry(name: &str, of: &Json, command: &[&str]) -> Result<Json, String> {
             entry.insert("command".to_owned(), words.into());
             values(of, "env", &mut entry)?;
         }
+        // What two files name in different ways.
+        _ if of.is_null() => return Err("is named twice, with different contents".to_owned()),
         _ => return Err("has neither a command nor an address over HTTP".to_owned()),
     }
     let entry = Json::Object(entry);

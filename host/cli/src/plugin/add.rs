@@ -50,6 +50,8 @@ pub(super) fn entry(fetched: &Fetched, signers: &Signers, chosen: &Chosen, vendo
         source: chosen.source.clone(),
         resolved: fetched.resolved.clone(),
         catalogue: chosen.catalogue(),
+        parts: chosen.parts().cloned(),
+        servers: Vec::new(),
         digest: fetched.digest.clone(),
         asked: digest(&canonical(fetched.plugin.rules())),
         granted: digest(""),
@@ -124,7 +126,7 @@ pub(super) fn run(command: &Add, place: &ProjectArgs, printer: Printer) -> Resul
         registry: &registry,
         granted: None,
         root: &state.root,
-        cases: &Cases::of(&fetched, printer),
+        cases: &Cases::of(&fetched, state.limits(), printer),
         policy: &policy,
     };
     printer.data(&review.text());

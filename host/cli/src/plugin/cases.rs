@@ -74,7 +74,7 @@ pub(super) fn run(command: &TestCases, place: &ProjectArgs, printer: Printer) ->
         let state = State::open(place, printer)?;
         installed::installed(&state, state.locked(plugin)?, printer)?
     };
-    let trial = Trial::open(&fetched).map_err(|error| project::unopened(&error, printer))?;
+    let trial = Trial::open(&fetched, Map::new()).map_err(|error| project::unopened(&error, printer))?;
     project::report(trial.project.loaded().registry(), printer);
     let shown = if plugin == "." { String::new() } else { format!("{}/", plugin.trim_end_matches('/')) };
     let place = TestFolder {
@@ -102,10 +102,11 @@ pub(super) struct Cases {
 }
 
 impl Cases {
-    /// Runs the cases of a plugin that was not added yet.
-    pub(super) fn of(fetched: &Fetched, printer: Printer) -> Self {
+    /// Runs the cases of a plugin that nobody consented to yet. `limits` are those of the host policy: the cases are
+    /// third-party, too.
+    pub(super) fn of(fetched: &Fetched, limits: Map<String, Json>, printer: Printer) -> Self {
         let unrun = |why: String| Self { unrun: Some(why), ..Self::default() };
-        let trial = match Trial::open(fetched) {
+        let trial = match Trial::open(fetched, limits) {
             Ok(trial) => trial,
             Err(OpenError::Artifacts(registry)) => {
                 let first = registry.diagnostics().iter().next().map(|one| one.message.clone());
@@ -193,16 +194,16 @@ struct Trial {
 
 impl Trial {
     /// Makes and opens it.
-    fn open(fetched: &Fetched) -> Result<Self, OpenError> {
+    fn open(fetched: &Fetched, limits: Map<String, Json>) -> Result<Self, OpenError> {
         let outside = |source: std::io::Error| OpenError::Workspace { path: "plugin".into(), source };
-        let scratch = Scratch::new(&[(POLICY.to_owned(), policy(fetched).to_string())]).map_err(outside)?;
+        let scratch = Scratch::new(&[(POLICY.to_owned(), policy(fetched, limits).to_string())]).map_err(outside)?;
         let plugins = scratch.path().join(".harness/plugins");
         harness_sys::tree::create(&plugins).map_err(outside)?;
         fetched.content.write(&plugins.join(fetched.name())).map_err(outside)?;
         let watch = Arc::new(Watch::default());
         let system =
             System::default().with_variables(secrets(fetched).map(|name| (name.clone(), fake(&name))).collect());
-        // The host policy has no part: nothing of this machine is touched.
+        // Of the host policy, its limits alone have a part: nothing of this machine is touched.
         let options = Options {
             coverage: true,
             audit: false,
@@ -228,7 +229,7 @@ fn fake(name: &str) -> String {
 }
 
 /// A policy that grants all that a plugin asks for.
-fn policy(fetched: &Fetched) -> Json {
+fn policy(fetched: &Fetched, limits: Map<String, Json>) -> Json {
     let mut entry = with_rules(None, &fetched.plugin.rules().cloned().collect::<Vec<_>>());
     // There are no servers.
     entry.as_object_mut().map(|entry| entry.shift_remove("mcp"));
@@ -245,6 +246,7 @@ fn policy(fetched: &Fetched) -> Json {
         secrets(fetched).map(|name| (name.clone(), json!({"env": name, "hosts": sent_to}))).collect();
     let mut sandbox = json!({"fs": {"read": ["."], "write": ["."]}});
     if let Some(sandbox) = sandbox.as_object_mut() {
+        sandbox.insert("limits".to_owned(), Json::Object(limits));
         for key in ["exec", "env", "services"] {
             sandbox.extend(entry.get(key).map(|value| (key.to_owned(), value.clone())));
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use harness_artifact::foreign::{self, Files, Server, convert, is_foreign};
+use harness_artifact::foreign::{self, Files, Listing, Server, convert, is_foreign};
 use harness_artifact::plugin::{FILE, Plugin};
 use harness_capability::env::Variables;
 use harness_capability::http::Client;
@@ -53,18 +53,20 @@ pub(super) struct Wanted<'w> {
     pub(super) resolved: Option<&'w str>,
     /// The name of the plugin.
     pub(super) name: Option<&'w str>,
+    /// The parts of the folder that a catalogue picks.
+    pub(super) parts: Option<&'w Listing>,
 }
 
 impl<'w> Wanted<'w> {
     /// What a person chose: where a catalogue was asked for a name, the plugin has it.
     pub(super) fn chosen(chosen: &'w Chosen) -> Self {
         let Some(entry) = &chosen.looked_up else { return Self::default() };
-        Self { resolved: None, name: Some(&entry.name) }
+        Self { resolved: None, name: Some(&entry.name), parts: entry.parts.as_ref() }
     }
 
     /// What the lock has.
     pub(super) fn locked(plugin: &'w LockedPlugin) -> Self {
-        Self { resolved: plugin.resolved.as_deref(), name: Some(&plugin.name) }
+        Self { resolved: plugin.resolved.as_deref(), name: Some(&plugin.name), parts: plugin.parts.as_ref() }
     }
 }
 
@@ -77,7 +79,7 @@ impl Fetched {
             (Source::Path(path), None) => state.root.join(path),
             (_, None) => return Err(Exit::Fault),
         };
-        let fetched = Self::read(&place, (&source.to_string(), wanted.name), printer)?;
+        let fetched = Self::read(&place, &source.to_string(), wanted, printer)?;
         if let Some(name) = wanted.name.filter(|name| *name != fetched.name()) {
             printer.error(&format!("`{source}` is the plugin `{}`, and not `{name}`", fetched.name()), &[], None);
             return Err(Exit::Usage);
@@ -87,10 +89,10 @@ impl Fetched {
 
     /// Reads a folder, or a packed plugin. What is wrong with it was reported.
     pub(super) fn at(place: &Path, shown: &str, printer: Printer) -> Result<Self, Exit> {
-        Self::read(place, (shown, None), printer)
+        Self::read(place, shown, Wanted::default(), printer)
     }
 
-    fn read(place: &Path, (shown, name): (&str, Option<&str>), printer: Printer) -> Result<Self, Exit> {
+    fn read(place: &Path, shown: &str, wanted: Wanted<'_>, printer: Printer) -> Result<Self, Exit> {
         let content = if sys::is_folder(place) {
             if sys::is_gone(&place.join(FILE)) { Content::read_foreign(place) } else { Content::read(place) }
         } else {
@@ -106,10 +108,15 @@ impl Fetched {
             Exit::Denied
         })?;
         let files: Files<'_> = content.files().collect();
-        if !is_foreign(&files) {
+        if files.contains_key(FILE) && wanted.parts.is_some() {
+            let why = format!("the catalogue picks parts of `{shown}`, which has a `{FILE}` of its own");
+            printer.error(&why, &[], None);
+            return Err(Exit::Usage);
+        }
+        if !is_foreign(&files) && wanted.parts.is_none() {
             return Ok(Self { signatures, ..Self::of(content, shown, printer)? });
         }
-        let made = convert(&files, name).and_then(|made| {
+        let made = convert(&files, wanted.name, wanted.parts).and_then(|made| {
             let content = Content::new(made.files).map_err(|why| why.to_string())?;
             Ok((content, MadeFrom { form: made.form, left_out: made.left_out }))
         });

@@ -38,7 +38,7 @@ pub(super) fn run(command: &Grant, place: &ProjectArgs, printer: Printer) -> Res
     if command.granting.is_none() {
         let granted = granted(&policy, &source, &asked);
         let taken = policy.regranting(&source, (&[], &asked), printer)?.unwrap_or_else(|| policy.clone());
-        let changed = taken.unserving(&fetched.servers(), &granted, printer)?;
+        let changed = taken.unserving(plugin, (&fetched.servers(), &granted), printer)?;
         let changed = (changed.text != policy.text).then_some(changed);
         state.write(plugin.clone(), &fetched.content, changed.as_ref())?;
         printer.data(&format!("`{}`: nothing of what it asks for is granted", plugin.name));
@@ -99,7 +99,7 @@ fn show(
         registry: &registry,
         granted: Some(granted),
         root: &state.root,
-        cases: &Cases::of(fetched, printer),
+        cases: &Cases::of(fetched, state.limits(), printer),
         policy: &policy,
     };
     printer.data(&review.text());

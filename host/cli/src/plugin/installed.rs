@@ -120,7 +120,7 @@ pub(super) fn show(command: &Show, place: &ProjectArgs, printer: Printer) -> Res
         registry: &registry,
         granted,
         root: &state.root,
-        cases: &Cases::of(&fetched, printer),
+        cases: &Cases::of(&fetched, state.limits(), printer),
         policy: &policy,
     };
     match command.json {
@@ -172,7 +172,7 @@ pub(super) fn remove(command: &Remove, place: &ProjectArgs, printer: Printer) ->
         let own = installed(&state, plugin, printer)?;
         let asked: Vec<Rule> = own.plugin.rules().cloned().collect();
         let granted = grant::granted(&before, &own.source_name(), &asked);
-        policy = Some(without.unserving(&own.servers(), &granted, printer)?);
+        policy = Some(without.unserving(plugin, (&own.servers(), &granted), printer)?);
     }
     let lock = state.lock.clone().without_plugin(&plugin.name);
     state.written(|| {

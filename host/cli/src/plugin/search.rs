@@ -1,5 +1,7 @@
 //! `harness plugin search`: the plugins that the catalogues of the policy name.
 
+use std::time::Duration;
+
 use clap::Args;
 use harness_artifact::catalogue::Entry;
 use harness_artifact::{escape, third_party};
@@ -24,6 +26,14 @@ pub(crate) struct Search {
     /// Words that the name or the description has. Default: all plugins.
     pub(crate) words: Vec<String>,
 
+    /// Fetch the indexes of all catalogues, whatever is kept on this machine.
+    #[arg(long)]
+    pub(crate) refresh: bool,
+
+    /// Use an index that is kept on this machine if it is not older than this.
+    #[arg(long, value_name = "MINUTES", default_value_t = 60, conflicts_with = "refresh")]
+    pub(crate) max_age: u32,
+
     /// Print the plugins as one JSON array.
     #[arg(long)]
     pub(crate) json: bool,
@@ -46,7 +56,9 @@ pub(super) fn run(command: &Search, place: &ProjectArgs, printer: Printer) -> Re
             "no catalogues: name one in the policy under `catalogues`, such as `catalogues: { acme: ./catalogue }`",
         );
     }
-    let opened: Vec<Opened> = named.iter().filter_map(|one| Opened::of(one, &state, printer).ok()).collect();
+    let minutes = if command.refresh { 0 } else { command.max_age };
+    let most = Duration::from_secs(u64::from(minutes).saturating_mul(60));
+    let opened: Vec<Opened> = named.iter().filter_map(|one| Opened::within(one, most, &state, printer).ok()).collect();
     for one in &opened {
         left_out(one, printer);
     }

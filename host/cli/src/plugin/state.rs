@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use harness_artifact::alike::is_alike;
 use harness_artifact::diagnostic::Diagnostic;
-use harness_artifact::foreign::Server;
 use harness_artifact::plugin::Rule;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::catalogues::NamedCatalogue;
@@ -17,7 +16,9 @@ use harness_capability::secrets::Vault;
 use harness_fetch::Credentials;
 use harness_plugin::cache::Cache;
 use harness_plugin::content::Content;
+use harness_policy::grant::Grant;
 use harness_policy::layer::{Layer, Scope};
+use harness_policy::limits::LimitKey;
 use harness_policy::secret::Secret;
 use harness_registry::lock::{self, Lock, LockedPlugin};
 use harness_registry::repository::Repository;
@@ -26,7 +27,7 @@ use harness_sys as sys;
 use harness_sys::digest::digest;
 use harness_sys::{output, tree};
 use harness_wall::ClosedNames;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::args::ProjectArgs;
 use crate::edit;
@@ -113,6 +114,18 @@ impl State {
             Exit::Usage
         })?;
         Ok(Cache::new(folder))
+    }
+
+    /// The limits that the host policy lowers, as keys of `limits`.
+    pub(super) fn limits(&self) -> Map<String, Json> {
+        let registry = self.unlocked();
+        let layers = registry.policy().map(of_machine).unwrap_or_default();
+        let machine = Grant::new(layers.iter().map(|layer| Layer::clone(layer)).collect());
+        let lowered = LimitKey::ALL.iter().filter_map(|key| {
+            let (value, facts) = (machine.limit(*key).0, key.facts());
+            (value < facts.default).then(|| (facts.name.to_owned(), value.into()))
+        });
+        lowered.collect()
     }
 
     /// How a source is fetched: what the policies say of it. A broken policy, and that they refuse the source, was reported.
@@ -286,7 +299,11 @@ impl State {
             return Err(Exit::Usage);
         };
         let granted = digest(&granted.granted(&plugin.source_name()));
-        let plugin = LockedPlugin { granted, ..plugin };
+        let servers = match policy {
+            Some(policy) => policy.written(&self.policy()?, content, &plugin, &self.lock),
+            None => plugin.servers,
+        };
+        let plugin = LockedPlugin { granted, servers, ..plugin };
         let vendored = plugin.vendored.then(|| self.vendored(&plugin.name));
         let lock = self.lock.clone().with_plugin(plugin);
         ClosedNames::sweep(&self.root);
@@ -328,43 +345,9 @@ impl PolicyText {
         edit::entry(&self.file, &self.text, &path_of(source)).map(Json::Object)
     }
 
-    /// What `mcp.servers` has under a name.
-    pub(super) fn server(&self, name: &str) -> Option<Json> {
-        edit::entry(&self.file, &self.text, &["mcp", "servers", name]).map(Json::Object)
-    }
-
-    /// The same with the servers that rules are about, as a plugin brings them. One that is there stays as it is.
-    pub(super) fn serving(&self, servers: &[Server], rules: &[Rule], printer: Printer) -> Result<Self, Exit> {
-        let mut policy = self.clone();
-        for server in servers.iter().filter(|server| is_about(rules, server) && self.server(&server.name).is_none()) {
-            let Ok(entry) = &server.entry else { continue };
-            let path = ["mcp", "servers", &server.name];
-            policy = policy.changed(edit::add(&policy.file, &policy.text, &path, &flow(entry)), printer)?;
-        }
-        Ok(policy)
-    }
-
-    /// The same without the servers that rules were about, where they are as the plugin brings them and no other source calls
-    /// them.
-    pub(super) fn unserving(&self, servers: &[Server], rules: &[Rule], printer: Printer) -> Result<Self, Exit> {
-        let mut policy = self.clone();
-        let sources = edit::entry(&self.file, &self.text, &["sandbox", "sources"]).unwrap_or_default();
-        let names = |source: &Json, name: &str| {
-            source.get("mcp").and_then(Json::as_array).is_some_and(|all| all.iter().any(|one| one == name))
-        };
-        for server in servers.iter().filter(|server| is_about(rules, server)) {
-            let is_same = server.entry.as_ref().ok() == self.server(&server.name).as_ref();
-            if is_same && !sources.values().any(|source| names(source, &server.name)) {
-                let path = ["mcp", "servers", &server.name];
-                policy = policy.changed(edit::remove(&policy.file, &policy.text, &path), printer)?;
-            }
-        }
-        Ok(policy)
-    }
-
     /// The same with another entry of a source; none where nothing changes.
     pub(super) fn granting(&self, source: &str, entry: &Json, printer: Printer) -> Result<Option<Self>, Exit> {
-        let is_empty = entry.as_object().is_none_or(serde_json::Map::is_empty);
+        let is_empty = entry.as_object().is_none_or(Map::is_empty);
         if is_empty && self.entry(source).is_none() || self.entry(source).as_ref() == Some(entry) {
             return Ok(None);
         }
@@ -381,7 +364,7 @@ impl PolicyText {
     ) -> Result<Option<Self>, Exit> {
         let left = self.entry(source).map(|entry| without_rules(entry, taken));
         let entry = with_rules(left, granted);
-        if entry.as_object().is_some_and(serde_json::Map::is_empty) {
+        if entry.as_object().is_some_and(Map::is_empty) {
             return self.without(source, printer);
         }
         self.granting(source, &entry, printer)
@@ -395,7 +378,7 @@ impl PolicyText {
         self.changed(edit::remove(&self.file, &self.text, &path_of(source)), printer).map(Some)
     }
 
-    fn changed(&self, text: Result<String, String>, printer: Printer) -> Result<Self, Exit> {
+    pub(super) fn changed(&self, text: Result<String, String>, printer: Printer) -> Result<Self, Exit> {
         match text {
             Ok(text) => Ok(Self { file: self.file.clone(), text }),
             Err(why) => {
@@ -406,14 +389,9 @@ impl PolicyText {
     }
 }
 
-/// Whether one of some rules is about a server.
-fn is_about(rules: &[Rule], server: &Server) -> bool {
-    rules.iter().any(|rule| rule.key == "mcp" && rule.item == server.name.as_str())
-}
-
 /// The value of an entry with more rules: what it says already stays.
 pub(super) fn with_rules(entry: Option<Json>, rules: &[Rule]) -> Json {
-    let mut entry = entry.unwrap_or_else(|| Json::Object(serde_json::Map::new()));
+    let mut entry = entry.unwrap_or_else(|| Json::Object(Map::new()));
     for rule in rules {
         let parts: Vec<&str> = rule.key.split('.').collect();
         put(&mut entry, &parts, &rule.item);
@@ -454,7 +432,7 @@ fn take(at: &mut Json, parts: &[&str], item: &Json) -> bool {
 fn put(at: &mut Json, parts: &[&str], item: &Json) {
     if let Some((first, rest)) = parts.split_first() {
         if !at.is_object() {
-            *at = Json::Object(serde_json::Map::new());
+            *at = Json::Object(Map::new());
         }
         if let Some(object) = at.as_object_mut() {
             put(object.entry(*first).or_insert(Json::Null), rest, item);

@@ -17,7 +17,7 @@ use super::fetched::{Fetched, Wanted};
 use super::review::plural;
 use super::signers::Expected;
 use super::state::State;
-use super::{add, installed};
+use super::{add, installed, serving};
 use crate::args::ProjectArgs;
 use crate::edit;
 use crate::exit::Exit;
@@ -63,6 +63,8 @@ struct Changes {
     new: Vec<Rule>,
     /// Rules that are not asked for any more.
     gone: Vec<Rule>,
+    /// Servers that are others than before.
+    served: Vec<String>,
     /// Whether a person has to consent to it.
     needs_consent: bool,
 }
@@ -95,7 +97,8 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
         (None, None) => Chosen::locked(old),
     };
     let source = &chosen.source;
-    let now = Fetched::from(source, Wanted { resolved: None, name: Some(name) }, state, printer)?;
+    let wanted = Wanted { resolved: None, name: Some(name), parts: chosen.parts() };
+    let now = Fetched::from(source, wanted, state, printer)?;
     let version = &now.plugin.version;
     let signers = command.expected.verified(&now, (&source.to_string(), Some(old)), state, printer)?;
     // A catalogue pins what it names, so that each of its commits names other ones of the same source.
@@ -115,6 +118,7 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     let asked: Vec<Rule> = now.plugin.rules().cloned().collect();
     let whole = add::granting(&policy, &now, &asked, printer)?;
     let entry = add::entry(&now, &signers, &chosen, old.vendored);
+    let entry = LockedPlugin { servers: old.servers.clone(), ..entry };
     let registry = state.proposed(entry.clone(), whole.as_ref().map(|policy| policy.text.as_str()));
     if registry.policy().is_none() || registry.diagnostics().has_errors() {
         project::report(&registry, printer);
@@ -151,10 +155,19 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     // Neither what is not asked for any more nor what was refused may be granted from before: who asks for it again later
     // would have it without anybody's consent.
     let refused = changes.new.iter().filter(|rule| !rules.contains(rule));
-    let taken: Vec<Rule> = changes.gone.iter().chain(refused).cloned().collect();
+    let mut taken: Vec<Rule> = changes.gone.iter().chain(refused).cloned().collect();
+    if command.granting.is_none() {
+        // A server that is another one now was not consented to.
+        let is_changed = |rule: &&Rule| rule.key == "mcp" && changes.served.iter().any(|name| rule.item == name.as_str());
+        taken.extend(asked.iter().filter(is_changed).cloned());
+    }
     let served = policy.serving(&now.servers(), &rules, printer)?;
     let regranted = served.regranting(&of_plugin, (&rules, &taken), printer)?.unwrap_or(served);
-    let changed = regranted.unserving(&before.servers(), &taken, printer)?;
+    let reserved = match command.granting.is_none() {
+        true => regranted,
+        false => regranted.reserving(old, (&before.servers(), &now.servers()), printer)?,
+    };
+    let changed = reserved.unserving(old, (&before.servers(), &taken), printer)?;
     let changed = (changed.text != policy.text).then_some(changed);
     state.write(entry, &now.content, changed.as_ref())?;
     let granted = match changes.new.len() {
@@ -256,6 +269,9 @@ fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entr
     let settings = settings(&before.content, &now.content);
     needs_consent |= !settings.is_empty();
     lines.extend(settings);
+    let served = serving::difference(&before.servers(), &now.servers());
+    needs_consent |= !served.changed.is_empty();
+    lines.extend(served.lines);
     let (old, new) = (&before.plugin, &now.plugin);
     let has = |plugin: &harness_artifact::plugin::Plugin, rule: &Rule| plugin.rules().any(|other| other == rule);
     let more: Vec<Rule> = new.rules().filter(|rule| !has(old, rule)).cloned().collect();
@@ -273,5 +289,5 @@ fn changes((before, was): (&Fetched, Vec<Entry>), (now, is): (&Fetched, Vec<Entr
         }
     }
     needs_consent |= !more.is_empty();
-    Changes { lines, new: more, gone, needs_consent }
+    Changes { lines, new: more, gone, served: served.changed, needs_consent }
 }

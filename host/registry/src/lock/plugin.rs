@@ -1,6 +1,7 @@
 //! What a lock keeps of a plugin that was added: which bytes it is, what it asked for, and what it was granted.
 
 use harness_artifact::diagnostic::{Diagnostic, Position};
+use harness_artifact::foreign::Listing;
 use harness_artifact::plugin::check_name;
 use harness_plugin::source::Source;
 use harness_policy::text::quoted;
@@ -26,6 +27,12 @@ pub(super) struct PluginDocument {
     /// The catalogue that it was looked up in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     catalogue: Option<String>,
+    /// The parts of its folder that the catalogue picked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parts: Option<String>,
+    /// The servers that it wrote into the policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<String>,
     /// Of its content.
     digest: String,
     /// Of what it asks for.
@@ -68,6 +75,11 @@ pub struct LockedPlugin {
     pub resolved: Option<String>,
     /// The catalogue that its name was looked up in, as the policy calls it; none where a person named the source.
     pub catalogue: Option<String>,
+    /// The parts of its folder that the entry of the catalogue picked; none where the folder is read as it is.
+    pub parts: Option<Listing>,
+    /// The servers that were written into `mcp.servers` when a person consented to it. One that was there before is none of
+    /// them.
+    pub servers: Vec<String>,
     /// The digest of its content.
     pub digest: String,
     /// The digest of what it asks for.
@@ -120,6 +132,7 @@ impl LockedPlugin {
                 return Err(wrong(format!("{} is not a digest", quoted(one))));
             }
         }
+        let parts = document.parts.as_deref().map(Listing::parse).transpose().map_err(wrong)?;
         let signed = LockedSignature::read_all(document.signed.clone()).map_err(wrong)?;
         let plugin = Self {
             signed,
@@ -128,6 +141,8 @@ impl LockedPlugin {
             source,
             resolved: document.resolved.clone(),
             catalogue: document.catalogue.clone(),
+            parts,
+            servers: document.servers.clone(),
             digest: document.digest.clone(),
             asked: document.asked.clone(),
             granted: document.granted.clone(),
@@ -143,12 +158,16 @@ impl LockedPlugin {
 
     pub(super) fn document(&self) -> PluginDocument {
         let Self { name, version, source, resolved, digest: content, .. } = self;
-        let Self { catalogue, asked, granted, vendored, staged, signed, .. } = self;
+        let Self { parts, servers, catalogue, asked, granted, vendored, staged, signed, .. } = self;
         let (version, source) = (version.to_string(), source.to_string());
         let mut all = serde_json::json!([name, version, source, content, asked, granted, vendored, staged]);
         if let Some(all) = all.as_array_mut() {
             all.extend(resolved.iter().map(|resolved| serde_json::json!({ "resolved": resolved })));
             all.extend(catalogue.iter().map(|catalogue| serde_json::json!({ "catalogue": catalogue })));
+            all.extend(parts.iter().map(|parts| serde_json::json!({ "parts": parts.text() })));
+            if !servers.is_empty() {
+                all.push(serde_json::json!({ "servers": servers }));
+            }
             if !signed.is_empty() {
                 let signed: Vec<_> = signed.iter().map(|one| (one.signer.as_str(), &one.signature)).collect();
                 all.push(serde_json::json!({ "signed": signed }));
@@ -160,6 +179,8 @@ impl LockedPlugin {
             source,
             resolved: resolved.clone(),
             catalogue: catalogue.clone(),
+            parts: parts.as_ref().map(Listing::text),
+            servers: servers.clone(),
             digest: content.clone(),
             asked: asked.clone(),
             granted: granted.clone(),

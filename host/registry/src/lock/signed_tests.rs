@@ -33,6 +33,8 @@ fn lock(signed: &[(&str, &str)]) -> Lock {
         source: Source::parse("./acme").unwrap(),
         resolved: None,
         catalogue: None,
+        parts: None,
+        servers: Vec::new(),
         digest: content.digest(),
         asked: digest(""),
         granted: digest(""),
