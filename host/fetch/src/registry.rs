@@ -243,3 +243,77 @@ fn failure(error: &http::Error) -> Failure {
         http::Error::TooManyRedirects => Failure::new("the registry redirects in a circle"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use harness_capability::env::Variables;
+    use harness_capability::http::Client;
+    use harness_plugin::source::Source;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A registry that sends `bytes` of an answer, one a second of a clock that moves when nobody has anything else to do.
+    async fn dripping(bytes: usize) -> (String, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = sent.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let counted = counted.clone();
+                tokio::spawn(async move {
+                    let mut request = [0; 4096];
+                    let _ = stream.read(&mut request).await;
+                    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
+                    if stream.write_all(head.as_bytes()).await.is_err() {
+                        return;
+                    }
+                    for _ in 0..bytes {
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                        if stream.write_all(b" ").await.is_err() {
+                            return;
+                        }
+                        counted.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // The clock goes on until the last byte was read.
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                });
+            }
+        });
+        (format!("oci://{address}/acme:1"), sent)
+    }
+
+    /// What a fetch from there says, and how many bytes were sent.
+    async fn fetched_from(bytes: usize) -> (String, usize) {
+        let (source, sent) = dripping(bytes).await;
+        let Ok(Source::Registry(source)) = Source::parse(&source) else { panic!("{source}") };
+        let place = FetchContext {
+            machine: &[],
+            cache: std::path::Path::new("/nowhere"),
+            program: std::path::Path::new("/nowhere"),
+            variables: &Variables::Host,
+            http: &Client::default(),
+            credentials: None,
+            is_private: true,
+        };
+        let failure = fetch(&source, None, place).await.unwrap_err();
+        (failure.why, sent.load(Ordering::Relaxed))
+    }
+
+    /// An answer that comes a byte a second ends with the time of the fetch, however long it would go on.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_drips_ends_with_the_time_of_the_fetch() {
+        let (why, sent) = fetched_from(60_000).await;
+        assert_eq!(why, "it took more than 120 seconds");
+        assert!((100..=121).contains(&sent), "{sent}");
+        // The control: one that is over before that is read to its end.
+        let (why, sent) = fetched_from(60).await;
+        assert!(why.starts_with("it is not the artifact of a plugin: "), "{why}");
+        assert_eq!(sent, 60);
+    }
+}
