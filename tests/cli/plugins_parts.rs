@@ -65,7 +65,7 @@ asks for:
     }
     let skills = place.run(&["skills", "--json"]).json();
     let names: Vec<&str> = skills.as_array().unwrap().iter().map(|skill| skill["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["docx", "fix", "pdf"], "{skills}");
+    assert_eq!(names, ["fix", "pdf", "docx"], "{skills}");
     // The lock has what was listed: another machine makes the same, whatever the catalogue lists now.
     let parts = "parts = '{\"skills\":[\"./document-skills/docx\"],\"version\":\"1.2.0\",\"description\":\"Helps.\",\"strict\":false}'";
     assert!(place.lock().contains(parts), "{}", place.lock());
@@ -139,9 +139,9 @@ fn servers_of_an_entry_are_consented_to() {
     assert!(shown.out.contains(asked), "{shown}");
     let added = place.run(&["plugin", "add", "helper@claude", "--grant-digest", &digest(&place)]);
     assert_eq!(added.code, 0, "{added}");
-    let entries = "    db: { command: [touch, started] }\n    web_site: { url: \"https://a.example/mcp\" }\n";
+    let entries = "    web_site: { url: \"https://a.example/mcp\" }\n    db: { command: [touch, started] }\n";
     assert!(policy(&place).contains(entries), "{}", policy(&place));
-    assert!(place.lock().contains("servers = [\"db\", \"web_site\"]"), "{}", place.lock());
+    assert!(place.lock().contains("servers = [\n    \"db\",\n    \"web_site\",\n]"), "{}", place.lock());
     let called = place.run(&["call", "it"]);
     assert!(called.code == 0 && !place.project.path("started").exists(), "{called}");
     assert_eq!(place.run(&["plugin", "verify"]).code, 0);
@@ -194,7 +194,7 @@ fn a_changed_server_is_shown_as_what_it_does_and_needs_consent() {
     assert!(now.contains("db: { command: [touch, other], env: { TOKEN: \"{env:GITHUB_TOKEN}\" } }"), "{now}");
     assert!(now.contains("new: { url: \"https://a.example/mcp\" }") && !now.contains("old:"), "{now}");
     assert!(now.contains("plugins/helper: { services: [prompt], mcp: [db, new] }"), "{now}");
-    assert!(place.lock().contains("servers = [\"db\", \"new\"]"), "{}", place.lock());
+    assert!(place.lock().contains("servers = [\n    \"db\",\n    \"new\",\n]"), "{}", place.lock());
     assert_eq!(place.run(&["plugin", "verify"]).code, 0);
 }
 

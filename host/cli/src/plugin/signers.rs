@@ -23,7 +23,8 @@ use crate::printer::Printer;
 pub(crate) struct Expected {
     /// Public key of the signer, without whose signature the plugin is refused: `RWQ...` of minisign, `ssh-ed25519
     /// AAAA...`, or a public key in PEM of sigstore.
-    #[arg(long, value_name = "KEY", value_parser = Signer::parse)]
+    // A key in PEM begins with hyphens.
+    #[arg(long, value_name = "KEY", value_parser = Signer::parse, allow_hyphen_values = true)]
     pub(crate) signer: Option<Signer>,
 }
 
