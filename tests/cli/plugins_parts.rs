@@ -74,6 +74,7 @@ asks for:
     let synced = place.run(&["plugin", "sync"]);
     assert_eq!((synced.code, synced.out.as_str()), (0, "helper 1.2.0: fetched\nother 1.2.0: fetched\n"), "{synced}");
     // An update takes what is listed now.
+    assert_eq!(place.run(&["plugin", "remove", "other"]).code, 0);
     let staged = place.run(&["plugin", "update", "helper"]);
     assert!(staged.code == 1 && staged.out.contains("  - skills/pdf/SKILL.md\n"), "{staged}");
     assert!(staged.out.contains("  + skills/docx/SKILL.md\n"), "{staged}");
