@@ -5,6 +5,7 @@ use crate::policy::ProjectPolicy;
 use harness_policy::compare::wider;
 use harness_policy::grant::Grant;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
 
 fn parse(front: &str) -> (Option<Plugin>, Vec<String>) {
     let text = format!("---\n{front}---\n\n# Acme\n\nSearches.\n");
