@@ -67,11 +67,12 @@ fn harness() -> PathBuf {
     path
 }
 
-/// Runs the program in a project of its own: nothing of the machine has a part.
+/// Runs the program in a project of its own, beside which its cache is: nothing of the machine has a part.
 fn run(folder: &Path, arguments: &[&str]) {
     let mut command = Command::new(harness());
     command.args(arguments).current_dir(folder).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
-    command.env("HOME", folder).env("XDG_CACHE_HOME", folder.join("cache")).stdin(Stdio::null());
+    let beside = folder.parent().unwrap();
+    command.env("HOME", beside).env("XDG_CACHE_HOME", beside.join("cache")).stdin(Stdio::null());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
@@ -82,13 +83,21 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(command.stdout(Stdio::null()).status().unwrap().success(), "{arguments:?}");
 }
 
-/// An empty project that trusts sources at private addresses.
-fn project(sources: &[String]) -> TempDir {
+/// A folder with an empty project, which trusts sources at private addresses.
+struct Room {
+    project: PathBuf,
+    cache: PathBuf,
+    _folder: TempDir,
+}
+
+fn project(sources: &[String]) -> Room {
     let folder = tempfile::tempdir().unwrap();
-    let trusted: String = sources.iter().map(|source| format!("  - {{ source: \"{source}\", private: true }}\n")).collect();
+    let project = folder.path().join("project");
+    let trusted: String =
+        sources.iter().map(|source| format!("  - {{ source: \"{source}\", private: true }}\n")).collect();
     let trusted = if trusted.is_empty() { trusted } else { format!("trusted_sources:\n{trusted}") };
-    write(folder.path(), ".harness/harness.md", &format!("---\n{trusted}---\n"));
-    folder
+    write(&project, ".harness/harness.md", &format!("---\n{trusted}---\n"));
+    Room { project, cache: folder.path().join("cache"), _folder: folder }
 }
 
 /// From `add` to the first call.
@@ -110,8 +119,8 @@ fn add() -> Value {
     ];
     let added = |source: &str| {
         let project = project(&sources);
-        run(project.path(), &["plugin", "add", source, "--grant", "none"]);
-        run(project.path(), &["call", "theirs"]);
+        run(&project.project, &["plugin", "add", source, "--grant", "none"]);
+        run(&project.project, &["call", "theirs"]);
     };
     let files = std::cell::Cell::new(0_usize);
     let copied = || {
@@ -174,24 +183,24 @@ fn load() -> Value {
             write(folder, &format!("tools/theirs_{number}.md"), TOOL);
         }
     };
-    whole(&unverified.path().join(".harness/plugins/acme"));
+    whole(&unverified.project.join(".harness/plugins/acme"));
     let [vendored, cached] = [&["--vendor"][..], &[]].map(|more| {
         let project = project(&[]);
-        let beside = project.path().join("acme");
+        let beside = project.project.join("acme");
         whole(&beside);
-        run(project.path(), &[&["plugin", "add", "./acme", "--grant", "none"], more].concat());
+        run(&project.project, &[&["plugin", "add", "./acme", "--grant", "none"], more].concat());
         std::fs::remove_dir_all(&beside).unwrap();
         project
     });
-    let loaded = |project: &TempDir| {
-        let plugins = project.path().join("cache/harness/plugins");
-        let registry = Registry::load_within(project.path(), Host::new(&Machine::None, Some(plugins)));
+    let loaded = |room: &Room| {
+        let plugins = room.cache.join("harness/plugins");
+        let registry = Registry::load_within(&room.project, Host::new(&Machine::None, Some(plugins)));
         assert_eq!((registry.tools().len(), registry.diagnostics().has_errors()), (TOOLS, false));
     };
     let files: Vec<PathBuf> = {
-        let tools = unverified.path().join(".harness/plugins/acme/tools");
+        let tools = unverified.project.join(".harness/plugins/acme/tools");
         let all = std::fs::read_dir(tools).unwrap().map(|entry| entry.unwrap().path());
-        all.chain([unverified.path().join(".harness/plugins/acme/plugin.md")]).collect()
+        all.chain([unverified.project.join(".harness/plugins/acme/plugin.md")]).collect()
     };
     let rows = Samples::take_in_turn(
         &mut [

@@ -39,7 +39,9 @@ fn policy(place: &Place) -> String {
 #[test]
 fn listed_parts_come_along_and_no_others() {
     let both = [
-        entry(r#""strict": false, "skills": ["./document-skills/pdf"], "agents": ["./team/reviewer.md"], "commands": "./cmd/""#),
+        entry(
+            r#""strict": false, "skills": ["./document-skills/pdf"], "agents": ["./team/reviewer.md"], "commands": "./cmd/""#,
+        ),
         entry(r#""strict": false, "skills": ["./document-skills/docx"]"#).replace("helper", "other"),
     ];
     let place = marketplace(&both.join(", "));
@@ -111,7 +113,10 @@ fn what_is_listed_and_is_outside_is_refused() {
     place.run(&["plugin", "remove", "helper"]);
     relist(&place, &entry("\"strict\": false, \"skills\": \"./document-skills/\""));
     let refused = place.add("helper@claude");
-    assert!(refused.code == 2 && refused.err.contains("its `plugin.json` picks parts, and so does the catalogue"), "{refused}");
+    assert!(
+        refused.code == 2 && refused.err.contains("its `plugin.json` picks parts, and so does the catalogue"),
+        "{refused}"
+    );
     // A plugin of this program is not picked from.
     place.write("plugin.md", "---\nname: helper\nversion: 1.0.0\ndescription: x\n---\n");
     place.commit();
@@ -257,7 +262,10 @@ fn a_server_of_two_plugins_goes_with_the_last() {
     place.write("second/.claude-plugin/plugin.json", "{\"name\": \"second\", \"version\": \"1.0.0\"}");
     place.write("second/agents/b.md", "You write.\n");
     place.write("second/.mcp.json", SERVERS);
-    relist(&place, "{\"name\": \"helper\", \"source\": \"./helper\"}, {\"name\": \"second\", \"source\": \"./second\"}");
+    relist(
+        &place,
+        "{\"name\": \"helper\", \"source\": \"./helper\"}, {\"name\": \"second\", \"source\": \"./second\"}",
+    );
     let shown = place.run(&["plugin", "show", "second@claude", "--json"]).json();
     let review = shown["digest"].as_str().unwrap();
     assert_eq!(place.run(&["plugin", "add", "second@claude", "--grant-digest", review]).code, 0);

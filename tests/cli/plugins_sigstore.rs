@@ -10,8 +10,7 @@ use crate::project::{FINE, Project, Ran};
 const PLUGIN: &str = "---\nname: acme\nversion: 1.2.0\ndescription: Searches the archive.\n---\n";
 const BUNDLE: &str = include_str!("../../host/plugin/src/signature/fixtures/acme.sigstore.json");
 const STRANGER: &str = include_str!("../../host/plugin/src/signature/fixtures/stranger.sigstore.json");
-const KEY: &str =
-    "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7sQpRDN47VJKbd8dXd3rmq3+OV1t6151/jhaWCCISssLxY4/UXvWA7SdgivrVWO7qgBZjLg32QqwJiZGKLul3Q==";
+const KEY: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7sQpRDN47VJKbd8dXd3rmq3+OV1t6151/jhaWCCISssLxY4/UXvWA7SdgivrVWO7qgBZjLg32QqwJiZGKLul3Q==";
 
 struct Place {
     project: Project,
@@ -48,7 +47,10 @@ fn a_key_of_sigstore_requires_its_signature() {
     std::fs::remove_file(place.project.path("acme/plugin.sigstore.json")).unwrap();
     assert_eq!(place.run(&["call", "it"]).code, 0);
     let refused = place.add();
-    assert!(refused.code == 2 && refused.err.contains("`trusted_sources` refuses `plugins/acme`: it is not signed"), "{refused}");
+    assert!(
+        refused.code == 2 && refused.err.contains("`trusted_sources` refuses `plugins/acme`: it is not signed"),
+        "{refused}"
+    );
     assert!(!place.project.path("harness.lock").exists());
 }
 
@@ -69,7 +71,10 @@ fn a_program_without_the_feature_refuses_a_bundle() {
 fn a_bundle_is_verified_kept_and_verified_at_each_load() {
     let place = Place::new(BUNDLE);
     let added = place.add();
-    assert!(added.code == 0 && added.out.contains(&format!("signed by {KEY}: a signer of `trusted_sources`")), "{added}");
+    assert!(
+        added.code == 0 && added.out.contains(&format!("signed by {KEY}: a signer of `trusted_sources`")),
+        "{added}"
+    );
     assert_eq!(place.run(&["plugin", "verify"]).code, 0);
     let lock = std::fs::read_to_string(place.project.path("harness.lock")).unwrap();
     assert!(lock.contains(KEY) && !lock.contains("hint"), "{lock}");

@@ -57,7 +57,9 @@ impl Expiry {
         let whole = if text.contains('T') { text.to_owned() } else { format!("{text}T00:00:00Z") };
         let moment = OffsetDateTime::parse(&whole, &Rfc3339);
         let seconds = moment.ok().and_then(|moment| u64::try_from(moment.unix_timestamp()).ok());
-        let wrong = || format!("{} is not a day such as `2027-01-31`, or a moment such as `2027-01-31T12:00:00Z`", quoted(text));
+        let wrong = || {
+            format!("{} is not a day such as `2027-01-31`, or a moment such as `2027-01-31T12:00:00Z`", quoted(text))
+        };
         Ok(Self { text: text.to_owned(), seconds: seconds.ok_or_else(wrong)? })
     }
 }

@@ -209,7 +209,8 @@ impl Parts {
         let begin = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let mut has_one = false;
         for path in files.keys() {
-            let below: Vec<&str> = path.strip_prefix(&begin).map(|below| below.split('/').collect()).unwrap_or_default();
+            let below: Vec<&str> =
+                path.strip_prefix(&begin).map(|below| below.split('/').collect()).unwrap_or_default();
             if let [name, SKILL] = below.as_slice() {
                 has_one = true;
                 self.skill(name, path, &format!("{begin}{name}/"), files);

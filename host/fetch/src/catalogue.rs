@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn resolved(at: &str, listed: Listed) -> Result<String, String> {
-        let entry = Entry { name: "a".to_owned(), description: None, version: None, source: Ok(listed) };
+        let entry = Entry { name: "a".to_owned(), description: None, version: None, source: Ok(listed), listing: None };
         index(at).resolve(&entry).map(|source| source.to_string())
     }
 

@@ -100,12 +100,18 @@ impl Signer {
     fn pem(text: &str) -> Result<Self, String> {
         let inside = text.strip_prefix(PEM.0).and_then(|rest| rest.strip_suffix(PEM.1));
         let Some(inside) = inside else {
-            return Err(format!("what is in PEM is not the public key of a signer: it is not between `{}` and `{}`", PEM.0, PEM.1));
+            return Err(format!(
+                "what is in PEM is not the public key of a signer: it is not between `{}` and `{}`",
+                PEM.0, PEM.1
+            ));
         };
         let key: String = inside.split_ascii_whitespace().collect();
         match is_pem_key(&key) {
             true => Ok(Self(key)),
-            false => Err("the public key in PEM is not that of a signer: it is neither of P-256, not compressed, nor of Ed25519".to_owned()),
+            false => Err(
+                "the public key in PEM is not that of a signer: it is neither of P-256, not compressed, nor of Ed25519"
+                    .to_owned(),
+            ),
         }
     }
 
@@ -175,12 +181,16 @@ mod tests {
             assert!(Signer::parse(&text).is_err(), "{text}");
         }
         let point = format!("{}\n{}\n{}", PEM.0, p256.replace("QgAE", "QgAD"), PEM.1);
-        let not_these = "the public key in PEM is not that of a signer: it is neither of P-256, not compressed, nor of Ed25519";
+        let not_these =
+            "the public key in PEM is not that of a signer: it is neither of P-256, not compressed, nor of Ed25519";
         assert_eq!(Signer::parse(&point), Err(not_these.to_owned()));
         // A secret key is not shown.
         let secret = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIHNlY3JldHNlY3JldHNlY3JldHNlY3JldHNlY3JldA==\n-----END PRIVATE KEY-----";
         let told = Signer::parse(secret).unwrap_err();
-        assert!(told.starts_with("what is in PEM is not the public key of a signer: ") && !told.contains("MC4C"), "{told}");
+        assert!(
+            told.starts_with("what is in PEM is not the public key of a signer: ") && !told.contains("MC4C"),
+            "{told}"
+        );
     }
 
     #[test]

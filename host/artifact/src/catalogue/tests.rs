@@ -129,7 +129,8 @@ fn a_marketplace() {
     let sources: Vec<_> = entries(MARKETPLACE, based).into_iter().map(|entry| entry.source).collect();
     assert_eq!(sources, [own("p/x"), own("x"), outside("../x")]);
     let picked = |path: &str| {
-        let text = format!("{{\"plugins\":[{{\"name\":\"a\",\"source\":\"./\",\"strict\":false,\"skills\":[\"{path}\"]}}]}}");
+        let text =
+            format!("{{\"plugins\":[{{\"name\":\"a\",\"source\":\"./\",\"strict\":false,\"skills\":[\"{path}\"]}}]}}");
         entries(MARKETPLACE, &text).remove(0)
     };
     let listing = "{\"skills\":[\"./x\"],\"strict\":false}";

@@ -99,7 +99,8 @@ impl Listing {
     }
 
     fn read(keys: &Map<String, Json>) -> Result<Self, String> {
-        let listed = |key: &str| keys.get(key).filter(|value| !value.is_null()).map(|value| paths(key, value)).transpose();
+        let listed =
+            |key: &str| keys.get(key).filter(|value| !value.is_null()).map(|value| paths(key, value)).transpose();
         let (mut server_files, mut servers) = (Vec::new(), Vec::new());
         // A path leads to a file, which is named by itself.
         let is_inline = |key: &&str| matches!(keys.get(*key), Some(Json::Object(_) | Json::Array(_)));
@@ -113,7 +114,9 @@ impl Listing {
         for one in all {
             match one {
                 // Packed servers, and those elsewhere, are programs that would be fetched and run.
-                Json::String(path) if path.contains("://") || [".mcpb", ".dxt"].iter().any(|end| path.ends_with(end)) => {
+                Json::String(path)
+                    if path.contains("://") || [".mcpb", ".dxt"].iter().any(|end| path.ends_with(end)) =>
+                {
                     left_out.push(format!("{MCP}: {path}"));
                 }
                 Json::String(path) => server_files.push(inside(MCP, path)?),
@@ -154,7 +157,9 @@ impl Listing {
         if !entry.has_defaults {
             return match self.is_empty() {
                 true => Ok(Self { left_out: [self.left_out, entry.left_out.clone()].concat(), ..entry.clone() }),
-                false => Err("its `plugin.json` picks parts, and so does the catalogue, with `strict: false`".to_owned()),
+                false => {
+                    Err("its `plugin.json` picks parts, and so does the catalogue, with `strict: false`".to_owned())
+                }
             };
         }
         let both = |own: Option<Vec<String>>, more: &Option<Vec<String>>| match (own, more) {
@@ -231,8 +236,23 @@ mod tests {
     #[test]
     fn what_is_not_inside_is_refused() {
         for key in PARTS {
-            for path in ["../a", "/a", "a", "", ".", "..", "./../a", "./a/../b", "./a//b", ".//a", "./a\\..\\b", "./a/./b", "~/a"] {
-                let outside = format!("has `{key}` with {}, which is not a path `./...` inside the plugin", quoted(path));
+            for path in [
+                "../a",
+                "/a",
+                "a",
+                "",
+                ".",
+                "..",
+                "./../a",
+                "./a/../b",
+                "./a//b",
+                ".//a",
+                "./a\\..\\b",
+                "./a/./b",
+                "~/a",
+            ] {
+                let outside =
+                    format!("has `{key}` with {}, which is not a path `./...` inside the plugin", quoted(path));
                 assert_eq!(of(json!({key: path})), Err(outside.clone()), "{key} {path}");
                 assert_eq!(of(json!({key: ["./a", path]})), Err(outside), "{key} {path}");
             }

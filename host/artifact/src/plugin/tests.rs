@@ -4,6 +4,10 @@ use super::*;
 use crate::policy::ProjectPolicy;
 use harness_policy::compare::wider;
 use harness_policy::grant::Grant;
+use harness_policy::layer::Service;
+use harness_policy::network::Target;
+use harness_policy::path::{Access, WorkspacePath};
+use harness_policy::watch::Request;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 
@@ -141,36 +145,76 @@ fn bound(rules: &[Rule]) -> Grant {
 /// How many pairs of asks and consents are tried; `PLUGIN_PAIRS` is another number.
 #[expect(clippy::disallowed_methods, reason = "a setting of the test")]
 fn pairs() -> usize {
-    std::env::var("PLUGIN_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000)
+    std::env::var("PLUGIN_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000)
 }
 
 /// How many sets of rules the pairs are made of, at most.
 const SETS: usize = 3_000;
 
+/// Requests that the rules above tell apart: of each at least one that it allows, and one beside it.
+fn requests() -> Vec<Request> {
+    let paths =
+        ["docs", "docs/a", "docs/b/c", "docsx", "src/x.rs", "src", "a.md", "docs/a.md", "out", "out/x", "a.txt", "x/y"];
+    let path = |path: &&str| WorkspacePath::parse(path, "").unwrap();
+    let both = [Access::Read, Access::Write];
+    let paths = paths.iter().flat_map(|one| both.map(|access| Request::Path(path(one), access)));
+    let address = "93.184.216.34".parse().unwrap();
+    let urls = [
+        "https://a.com/",
+        "https://x.a.com/",
+        "http://a.com/",
+        "https://b.org:8080/",
+        "https://b.org/",
+        "https://other.net/",
+    ];
+    let target = |url: &str| Target::of(&url.parse().unwrap()).unwrap();
+    let hosts =
+        urls.iter().flat_map(|url| [Request::Host(target(url), address), Request::CommandHost(target(url), address)]);
+    let lines: [&[&str]; 6] = [&["git"], &["git", "status"], &["git", "push"], &["ls"], &["ls", "-l"], &["rm"]];
+    let commands = lines
+        .iter()
+        .map(|line| Request::Command(line[0].to_owned(), line[1..].iter().map(|word| (*word).to_owned()).collect()));
+    let children = ["PATH", "HOME", "A"].map(|name| Request::ChildVariable(name.to_owned()));
+    let variables = ["A", "B", "C", "PATH"].map(|name| Request::Variable(name.to_owned()));
+    let secrets = ["K", "L"].map(|name| Request::Secret(name.to_owned()));
+    let services = Service::ALL.into_iter().map(Request::Service);
+    paths.chain(hosts).chain(commands).chain(children).chain(variables).chain(secrets).chain(services).collect()
+}
+
+/// Which of the requests a grant allows, a bit each, and whether commands are unconfined.
+fn allowed(requests: &[Request], grant: &Grant) -> u128 {
+    assert!(requests.len() < 127);
+    let bits = requests.iter().enumerate().map(|(at, request)| u128::from(request.allowed(grant)) << at);
+    bits.fold(u128::from(grant.exec_unconfined()) << 127, |all, bit| all | bit)
+}
+
 /// Whatever a plugin asks for and whatever was consented to: it has nothing beyond either of them. Each set of rules is read
-/// once, as an entry of a policy and as asks; the pairs are decided on what was read.
+/// once, as an entry of a policy and as asks; the pairs are decided on what was read, request by request.
 #[test]
 fn no_pair_of_asks_and_consents_has_more_than_either() {
     let mut runner = proptest::test_runner::TestRunner::default();
-    let count = pairs();
+    let (count, requests) = (pairs(), requests());
     let most = SETS.min(count.isqrt().saturating_mul(2));
     let sets: Vec<Vec<Rule>> = (0..most).map(|_| rules().new_tree(&mut runner).unwrap().current()).collect();
-    let read: Vec<_> = sets.iter().map(|set| (granting(set), asks(set), bound(set))).collect();
+    let read: Vec<_> = sets.iter().map(|set| (granting(set), asks(set), allowed(&requests, &bound(set)))).collect();
     let mut active = granting(&[]);
-    let (nothing, mut allowed) = (bound(&[]), 0_usize);
+    let (mut some, mut seen) = (0_usize, 0_u128);
     for _ in 0..count {
         let (consented, asked) = (0..most, 0..most).new_tree(&mut runner).unwrap().current();
         active.sources.clone_from(&read[consented].0.sources);
-        active.plugins = vec![read[asked].1.clone()];
-        let grant = active.grant_for("plugins/acme/tools/x", None);
-        for bound in [&read[consented].2, &read[asked].2] {
-            let more = beyond(bound, &grant);
-            assert!(more.is_empty(), "{more:?}: {:?} consented to, {:?} asked for", sets[consented], sets[asked]);
+        active.plugins.clear();
+        active.plugins.push(read[asked].1.clone());
+        let has = allowed(&requests, &active.grant_for("plugins/acme/tools/x", None));
+        for bound in [read[consented].2, read[asked].2] {
+            let more = requests.iter().enumerate().find(|(at, _)| (has & !bound) >> at & 1 == 1);
+            assert!(has & !bound == 0, "{more:?}: {:?} consented to, {:?} asked for", sets[consented], sets[asked]);
         }
-        allowed += usize::from(!beyond(&nothing, &grant).is_empty());
+        some += usize::from(has != 0);
+        seen |= has;
     }
-    // The control: many of them have something.
-    assert!(allowed > count / 20, "{allowed} of {count}");
+    // The control: many of them have something, and most requests are allowed by some.
+    assert!(some > count / 20, "{some} of {count}");
+    assert!(seen.count_ones() > 30, "{seen:b}");
 }
 
 /// A policy whose entry for the plugin has these rules.

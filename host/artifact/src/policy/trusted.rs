@@ -96,7 +96,9 @@ impl Read for SourcePattern {
 
 impl Shape for Signer {
     fn schema() -> Schema {
-        shape::schema(json!({"type": "string", "pattern": r"^\s*(RW[QRST]|ssh-ed25519 AAAA|MFkwEwYHKoZI|MCowBQYDK2Vw|-----BEGIN PUBLIC KEY-----)"}))
+        shape::schema(
+            json!({"type": "string", "pattern": r"^\s*(RW[QRST]|ssh-ed25519 AAAA|MFkwEwYHKoZI|MCowBQYDK2Vw|-----BEGIN PUBLIC KEY-----)"}),
+        )
     }
 }
 

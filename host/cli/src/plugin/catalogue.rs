@@ -90,7 +90,8 @@ impl Chosen {
             );
             Exit::Usage
         })?;
-        let looked_up = LookedUp { name: name.to_owned(), catalogue: catalogue.to_owned(), parts: entry.listing.clone() };
+        let looked_up =
+            LookedUp { name: name.to_owned(), catalogue: catalogue.to_owned(), parts: entry.listing.clone() };
         Ok(Self { source, looked_up: Some(looked_up) })
     }
 
@@ -182,7 +183,8 @@ impl Opened {
             }
             (Err(failure), Some(old)) => {
                 let (name, age) = (&named.name, words(old.age));
-                printer.warning(&format!("the catalogue `{name}` cannot be fetched: {failure}; its index is {age} old"));
+                printer
+                    .warning(&format!("the catalogue `{name}` cannot be fetched: {failure}; its index is {age} old"));
                 old.index
             }
             (Err(failure), None) => return Err(failed(&failure.why, failure.hint.as_deref())),

@@ -126,12 +126,7 @@ impl Tool {
     }
 
     /// The program, and what it is run with.
-    fn arguments<'a>(
-        self,
-        key: &'a Path,
-        copy: &'a Path,
-        made: &'a Path,
-    ) -> (&'static str, Vec<&'a std::ffi::OsStr>) {
+    fn arguments<'a>(self, key: &'a Path, copy: &'a Path, made: &'a Path) -> (&'static str, Vec<&'a std::ffi::OsStr>) {
         let (key, copy, made) = (key.as_os_str(), copy.as_os_str(), made.as_os_str());
         match self {
             Self::Minisign => {
@@ -147,9 +142,7 @@ impl Tool {
 
     const fn install(self) -> &'static str {
         match self {
-            Self::Minisign => {
-                "install minisign: `apt install minisign`, or from https://jedisct1.github.io/minisign/"
-            }
+            Self::Minisign => "install minisign: `apt install minisign`, or from https://jedisct1.github.io/minisign/",
             Self::Ssh => "install OpenSSH: `apt install openssh-client`",
         }
     }

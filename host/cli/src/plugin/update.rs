@@ -158,7 +158,8 @@ fn one(command: &Update, state: &State, old: &LockedPlugin, printer: Printer) ->
     let mut taken: Vec<Rule> = changes.gone.iter().chain(refused).cloned().collect();
     if command.granting.is_none() {
         // A server that is another one now was not consented to.
-        let is_changed = |rule: &&Rule| rule.key == "mcp" && changes.served.iter().any(|name| rule.item == name.as_str());
+        let is_changed =
+            |rule: &&Rule| rule.key == "mcp" && changes.served.iter().any(|name| rule.item == name.as_str());
         taken.extend(asked.iter().filter(is_changed).cloned());
     }
     let served = policy.serving(&now.servers(), &rules, printer)?;

@@ -136,12 +136,12 @@ mod tests {
         let digest = format!("sha256:{}", "0f".repeat(32));
         let kind = format!(r#""artifactType":"{ARTIFACT}","#);
         let packed = layer(PACKED, &digest);
-        let [minisign, ssh] = SIGNATURES.map(|(kind, _)| layer(kind, &digest));
+        let [minisign, ssh, sigstore] = SIGNATURES.map(|(kind, _)| layer(kind, &digest));
         let read = |text: &str| Manifest::read(text.as_bytes());
-        let good = read(&manifest(&kind, &[packed.clone(), minisign.clone(), ssh])).unwrap();
+        let good = read(&manifest(&kind, &[packed.clone(), minisign.clone(), ssh, sigstore])).unwrap();
         assert_eq!((good.plugin.size, good.plugin.digest.as_str()), (3, digest.as_str()));
         let names: Vec<&str> = good.signatures.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["plugin.minisig", "plugin.sig"]);
+        assert_eq!(names, ["plugin.minisig", "plugin.sig", "plugin.sigstore.json"]);
         assert!(read(&manifest(&kind, std::slice::from_ref(&packed))).is_ok_and(|one| one.signatures.is_empty()));
 
         let list = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#;

@@ -99,9 +99,8 @@ pub(super) fn verify(text: &str, packed: &[u8], keys: &[Signer]) -> Result<Signe
         let other = harness_policy::text::quoted(&algorithm);
         return Err(wrong(format!("has a digest by {other}, and not by `{ALGORITHM}`")));
     }
-    let bytes = |name: &str, text: &str| {
-        STANDARD.decode(text).map_err(|_| unreadable(&format!("its `{name}` is not base64")))
-    };
+    let bytes =
+        |name: &str, text: &str| STANDARD.decode(text).map_err(|_| unreadable(&format!("its `{name}` is not base64")));
     if bytes("digest", &claimed)? != digest(&SHA256, packed).as_ref() {
         return Err(wrong("is of another plugin: it has another digest"));
     }

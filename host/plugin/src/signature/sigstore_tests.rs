@@ -55,7 +55,9 @@ fn bundles_with_keys_of_the_signer() {
 
 #[test]
 fn what_is_no_such_bundle_is_refused() {
-    let type_of = |what: &str| format!("its sigstore bundle is of the type `{what}`, and not `application/vnd.dev.sigstore.bundle.v0.3+json`");
+    let type_of = |what: &str| {
+        format!("its sigstore bundle is of the type `{what}`, and not `application/vnd.dev.sigstore.bundle.v0.3+json`")
+    };
     let certificate = "its sigstore bundle has a certificate, and no key: sign with a key that `signers` can name (`cosign sign-blob --key`)";
     let public_key = "\"publicKey\": {";
     let digest = "\"digest\": \"caA9";

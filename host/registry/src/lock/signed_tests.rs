@@ -79,8 +79,8 @@ fn each_load_verifies_signatures() {
         // Beside one that verifies, too.
         assert!(told(&lock(&[(SSH, made!("acme.sig")), (signer, signature)])).is_some());
     }
-    let three = [(SSH, made!("acme.sig")); 3];
-    let wrong = Lock::parse(&lock(&three).text().unwrap()).unwrap_err().message;
+    let four = [(SSH, made!("acme.sig")); 4];
+    let wrong = Lock::parse(&lock(&four).text().unwrap()).unwrap_err().message;
     assert!(wrong.ends_with("it has too many signatures"), "{wrong}");
     let long = "x".repeat(harness_plugin::signature::MAX_BYTES + 1);
     let wrong = Lock::parse(&lock(&[(SSH, &long)]).text().unwrap()).unwrap_err().message;
