@@ -194,6 +194,8 @@ mod tests {
             ("git+https://a.example", "it names no repository"),
             ("git+https://a.example/", "it names no repository"),
             ("git+https://a.example/x/", "it names no repository"),
+            ("git+https://a.example/x@-v1", "after `@` is the name of a commit, a tag or a branch"),
+            ("git+https://a.example/x@--all", "after `@` is the name of a commit, a tag or a branch"),
             ("git+file://a.example/x", "a repository at `https:` has a host, and one at `file:` has none"),
             ("git+file:///a%20b", "the path of a repository on this machine has no `%` and only ASCII characters"),
             ("git+https://a.example/x@", "after `@` is the name of a commit, a tag or a branch"),
