@@ -72,7 +72,13 @@ fn packages() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    // Some have another name on crates.io than here: theirs was taken.
+    let text = |value: &serde_json::Value| match value.as_str().unwrap() {
+        "harness-host" => "harness".to_owned(),
+        "harness-command-line" => "harness-cli".to_owned(),
+        "harness-language-server" => "harness-lsp".to_owned(),
+        name => name.to_owned(),
+    };
     let package = |package: &serde_json::Value| {
         let used = package["dependencies"].as_array().unwrap().iter().filter(|used| used["kind"].is_null());
         (text(&package["name"]), used.map(|used| text(&used["name"])).collect())

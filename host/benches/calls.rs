@@ -167,7 +167,8 @@ impl Bench {
 
 /// The whole program: from its start to the result of a tool, nothing cached.
 fn start_to_result(folder: &Path) -> Samples {
-    let built = Command::new(env!("CARGO")).args(["build", "--release", "--quiet", "--package", "harness"]).status();
+    let built =
+        Command::new(env!("CARGO")).args(["build", "--release", "--quiet", "--package", "harness-host"]).status();
     assert!(built.unwrap().success());
     let tools = folder.join(".harness/tools");
     std::fs::create_dir_all(&tools).unwrap();

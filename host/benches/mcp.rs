@@ -110,7 +110,8 @@ fn binary() -> PathBuf {
     if let Some(named) = std::env::var_os("HARNESS") {
         return named.into();
     }
-    let built = Command::new(env!("CARGO")).args(["build", "--release", "--quiet", "--package", "harness"]).status();
+    let built =
+        Command::new(env!("CARGO")).args(["build", "--release", "--quiet", "--package", "harness-host"]).status();
     assert!(built.unwrap().success());
     harness_bench::target().unwrap().join("release/harness")
 }

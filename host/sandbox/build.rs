@@ -14,32 +14,39 @@ mod loader;
 
 use std::error::Error;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use harness_guest_build::{COMPONENT_VARIABLE, Provenance, component, layers, prebuilt, sources};
+use harness_guest_build::{COMPONENT_VARIABLE, Provenance, component, layers, packaged, prebuilt, sources};
 use wasmtime::{Engine, Module, TypedFunc};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let variable = |name: &str| std::env::var_os(name).ok_or_else(|| format!("{name} is not set"));
-    let out = PathBuf::from(variable("OUT_DIR")?);
+    let variable = |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set"));
+    let (out, target) = (PathBuf::from(variable("OUT_DIR")?), variable("TARGET")?);
     // Where the tree is now: it may have been moved since this was compiled.
-    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?).join("../..");
+    let package = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    let root = package.join("../..");
     println!("cargo::rerun-if-env-changed={COMPONENT_VARIABLE}");
-    for path in sources::files(&root)? {
-        println!("cargo::rerun-if-changed={}", root.join(path).display());
-    }
-    for path in ["Cargo.lock", "guest/prebuilt/record.toml", "host/sandbox/build.rs"] {
-        println!("cargo::rerun-if-changed={}", root.join(path).display());
-    }
-
-    let (component, provenance) = component(&root, &out.join("guest"))?;
+    println!("cargo::rerun-if-changed=build.rs");
+    let (component, provenance) = if is_repository(&root, &package) {
+        for path in sources::files(&root)? {
+            println!("cargo::rerun-if-changed={}", root.join(path).display());
+        }
+        for path in ["Cargo.lock", "guest/prebuilt/record.toml"] {
+            println!("cargo::rerun-if-changed={}", root.join(path).display());
+        }
+        component(&root, &out.join("guest"))?
+    } else {
+        println!("cargo::rerun-if-changed=prebuilt");
+        packaged(&package.join("prebuilt"))?
+    };
     if let Provenance::Named(path) = &provenance {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rustc-env=HARNESS_GUEST_DIGEST={}", prebuilt::hex(&component));
+    println!("cargo::rustc-env=HARNESS_TARGET={target}");
 
     let layers = layers::split(&component)?;
-    let engine = Engine::new(&compile::config())?;
+    let engine = Engine::new(&compile::config(&target)?)?;
     let code = Module::from_binary(&engine, &layers.code)?;
     let laid_out = Module::from_binary(&engine, &layers.memory)?;
     let mut prepared = prepared(&engine, &code, &laid_out)?;
@@ -58,6 +65,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     std::fs::write(out.join("templates.rs"), format!("&[\n{templates}]\n"))?;
     Ok(())
+}
+
+/// Whether this package is the folder `host/sandbox` of the repository at `root`, and not a package from a registry.
+fn is_repository(root: &Path, package: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    let here = real(&root.join("host/sandbox"));
+    here.is_some() && here == real(package) && root.join("guest/src").is_dir()
 }
 
 /// WebAssembly's page, in bytes.

@@ -38,6 +38,8 @@ pub enum Provenance {
     Named(PathBuf),
     /// The repository's own, made from the very sources that are here.
     Prebuilt,
+    /// That of a package, whose sources are elsewhere.
+    Packaged,
     /// Built now, by this compiler.
     Source(String),
 }
@@ -49,14 +51,33 @@ pub enum Provenance {
 ///
 /// Where the sources have changed and no compiler can build them; the message says what to install.
 pub fn component(root: &Path, scratch: &Path) -> Result<(Vec<u8>, Provenance)> {
-    if let Some(path) = std::env::var_os(COMPONENT_VARIABLE).filter(|path| !path.is_empty()) {
-        let path = PathBuf::from(path);
-        let bytes = std::fs::read(&path).with_context(|| format!("{COMPONENT_VARIABLE}: {}", path.display()))?;
-        return Ok((bytes, Provenance::Named(path)));
+    if let Some(named) = named()? {
+        return Ok(named);
     }
     if let Some(bytes) = prebuilt::load(root)? {
         return Ok((bytes, Provenance::Prebuilt));
     }
     let built = toolchain::build(root, scratch)?;
     Ok((encode::component(&built.module)?, Provenance::Source(built.compiler)))
+}
+
+/// The component for a package of the host, which has the prebuilt one in a folder of its own: the one that is named, else
+/// that.
+///
+/// # Errors
+///
+/// Where it cannot be read, or is damaged.
+pub fn packaged(folder: &Path) -> Result<(Vec<u8>, Provenance)> {
+    match named()? {
+        Some(named) => Ok(named),
+        None => Ok((prebuilt::packaged(folder)?, Provenance::Packaged)),
+    }
+}
+
+/// The component that [`COMPONENT_VARIABLE`] names.
+fn named() -> Result<Option<(Vec<u8>, Provenance)>> {
+    let Some(path) = std::env::var_os(COMPONENT_VARIABLE).filter(|path| !path.is_empty()) else { return Ok(None) };
+    let path = PathBuf::from(path);
+    let bytes = std::fs::read(&path).with_context(|| format!("{COMPONENT_VARIABLE}: {}", path.display()))?;
+    Ok(Some((bytes, Provenance::Named(path))))
 }

@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 /// The page.
-const PAGE: &str = include_str!("../../../docs/builtins.md");
+const PAGE: &str = include_str!("builtins.md");
 /// Examples of one built-in that are kept.
 const MOST_EXAMPLES: usize = 3;
 

@@ -18,10 +18,10 @@ const FILES: &[(&str, &str)] = &[
     (".harness/hooks/guard_notes.md", include_str!("init/guard_notes.md")),
 ];
 
-/// A file of this repository's own project.
+/// A file of this repository's own project: `init/tools` and `init/hooks` are links there.
 macro_rules! own {
     ($($path:literal),* $(,)?) => {
-        &[$((concat!(".harness/", $path), include_str!(concat!("../../../.harness/", $path)))),*]
+        &[$((concat!(".harness/", $path), include_str!(concat!("init/", $path)))),*]
     };
 }
 

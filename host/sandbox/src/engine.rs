@@ -39,6 +39,9 @@ static TEMPLATES: &[Template] = include!(concat!(env!("OUT_DIR"), "/templates.rs
 /// Where the interpreter in this binary came from: the digest of its component.
 pub const INTERPRETER: &str = env!("HARNESS_GUEST_DIGEST");
 
+/// What the machine code of the interpreter was compiled for.
+const TARGET: &str = env!("HARNESS_TARGET");
+
 /// The release line of the engine.
 pub const WASMTIME: &str = "48";
 
@@ -419,7 +422,7 @@ fn code(engine: &Engine, shell: &Component, memory: &Module) -> Result<Module> {
 }
 
 fn engine(pools: Option<Settings>, code: Placed) -> Result<Engine> {
-    let mut config = compile::config();
+    let mut config = compile::config(TARGET)?;
     code.configure(&mut config);
     // All that is compiled here is modules without functions: threads would only wait for each other.
     config.parallel_compilation(false);

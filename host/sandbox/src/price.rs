@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn the_table_is_the_contract() {
         let mut resolve = wit_parser::Resolve::default();
-        let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
+        let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("wit");
         let (package, _) = resolve.push_dir(&wit).unwrap();
         let world = &resolve.worlds[resolve.packages[package].worlds["interpreter"]];
         let mut contract = BTreeSet::new();
