@@ -3,6 +3,8 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
+use harness_testing::skip::{Need, skipped};
+
 use crate::project::{FINE, Project};
 
 const PARAMETERS: &str = "\
@@ -523,4 +525,68 @@ fn completion_knows_the_names_of_the_project() {
     assert!(has("call --", "--explain") && !has("call --", "it"));
     assert!(!project.path("planted").exists());
     project.run(&["names", "sessions"]).gives_nothing();
+}
+
+/// The same in zsh, whose own completion calls the function for the arguments that are names.
+#[test]
+fn completion_for_zsh_knows_the_names_of_the_project() {
+    let project = Project::with_script("def run(args):\n    return 1\n")
+        .with_handle("guard", "tool.pre", "", "return allow()")
+        .file(".harness/tools/$(touch planted).md", "---\nscript: |\n  def run(args):\n      return 1\n---\n# x\n")
+        .file("a b/.harness/tools/far.md", "---\nscript: |\n  def run(args):\n      return 1\n---\n# x\n");
+    let script = project.run(&["completions", "zsh"]).out;
+    let uses = |kind: &str| script.matches(&format!(":_harness_names {kind}' \\\n")).count();
+    // `call`; `test`; `inspect` and `policy show`; `run`, `context`, and `sessions show`, `resume` and `replay`.
+    assert_eq!(["tools", "tested", "all", "sessions"].map(uses), [1, 1, 2, 5]);
+    let call = script.split("\n(call)\n").nth(1).unwrap().split(";;").next().unwrap();
+    assert!(
+        call.contains("':tool -- Name of the tool\\: the name of its file without `.md`:_harness_names tools' \\\n"),
+        "{call}"
+    );
+    assert!(!script.contains(":_users'") && !script.contains(":_urls'") && !script.contains(":_hosts'"), "{script}");
+
+    if skipped(Need::Zsh, std::process::Command::new("zsh").args(["-c", "true"]).status().is_ok()) {
+        return;
+    }
+    project.shell("\"$HARNESS\" completions zsh | zsh -n && echo taken").gives("taken");
+    // What zsh's own functions do, as far as names need it.
+    let complete = |typed: &str, kind: &str| {
+        let line = format!(
+            "compdef() {{ }}; _call_program() {{ shift; eval \"$@\" }}; compadd() {{ print -l -- ${{(P)@[-1]}} }}; \
+             harness() {{ \"$HARNESS\" \"$@\" }}; source <(harness completions zsh); LBUFFER={typed}; _harness_names -J it {kind}"
+        );
+        let ran = project.shell(&format!("zsh -f -c '{}'", line.replace('\'', "'\\''")));
+        assert!(ran.code == 0 && ran.err.is_empty(), "{ran}");
+        ran.out.lines().filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(complete("'harness call '", "tools"), ["it"]);
+    assert_eq!(complete("'harness test g'", "tested"), ["it", "guard"]);
+    assert_eq!(complete("'harness --color never -C \"a b\" call '", "tools"), ["far"]);
+    assert_eq!(complete("'harness --project=a\\ b call '", "tools"), ["far"]);
+    assert_eq!(complete("'harness -C \"\\$(touch planted)\" call '", "tools"), [""; 0]);
+    assert!(!project.path("planted").exists());
+}
+
+/// Manual pages have what `--help` says, and are the same text each time.
+#[test]
+fn manual_pages() {
+    let project = Project::new();
+    let pages = project.run(&["manual"]).out;
+    let pages: Vec<&str> = pages.lines().collect();
+    assert_eq!(pages[..4], ["harness", "harness-call", "harness-run", "harness-deploy"]);
+    assert!(pages.contains(&"harness-policy-show") && pages.contains(&"harness-mcp-serve"), "{pages:?}");
+    assert!(!pages.iter().any(|page| page.contains("names") || page.contains("manual")), "{pages:?}");
+    for page in &pages {
+        let ran = project.run(&["manual", page]);
+        let head = format!(".TH {page} 1  \"Harness {}\" Harness\n", env!("CARGO_PKG_VERSION"));
+        assert!(ran.code == 0 && ran.err.is_empty() && ran.out.contains(&head), "{ran}");
+        assert_eq!(project.run(&["manual", page]).out, ran.out);
+    }
+    let call = project.run(&["manual", "harness-call"]).out;
+    for part in ["Call a tool and print its result", "\\fB\\-\\-explain\\fR", "harness call word_count path=README.md"]
+    {
+        assert!(call.contains(part), "{part}: {call}");
+    }
+    let nothing = project.run(&["manual", "harness-fly"]);
+    nothing.says(2, "error: no manual page `harness-fly`\n\nhint: `harness manual` lists the pages");
 }

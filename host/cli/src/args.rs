@@ -148,6 +148,9 @@ pub(crate) enum Command {
     /// Print names for completion, one on each line.
     #[command(hide = true)]
     Names(super::names::Names),
+    /// Print a manual page for `man`.
+    #[command(hide = true)]
+    Manual(super::manual::Manual),
     /// Print a completion script for a shell.
     Completions(Completions),
 }

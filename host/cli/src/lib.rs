@@ -20,6 +20,7 @@ mod input;
 mod inspect;
 mod lock;
 mod lsp;
+mod manual;
 mod mcp;
 mod modes;
 mod names;
@@ -130,6 +131,7 @@ fn execute(command: &Command, place: &ProjectArgs, printer: &Printer) -> Result<
         Command::Init(command) => init::run(command, place, printer),
         Command::New(command) => new::run(command, place, *printer)?,
         Command::Names(command) => names::run(command, place, printer),
+        Command::Manual(command) => manual::run(command, printer),
         Command::Completions(command) => completions::run(command, printer),
     })
 }

@@ -17,6 +17,8 @@ pub enum Need {
     Landlock,
     /// A file or folder of the system that the test needs.
     SystemFile,
+    /// The shell zsh.
+    Zsh,
 }
 
 impl Need {
@@ -26,6 +28,7 @@ impl Need {
             Self::Namespaces => "namespaces",
             Self::Landlock => "landlock",
             Self::SystemFile => "system-file",
+            Self::Zsh => "zsh",
         }
     }
 }
