@@ -8,7 +8,7 @@ use crate::sessions::last;
 
 /// Waits until as many as it was given are at work.
 const MEETS: &str = "def run(args):\n    metrics.incr('here')\n    for i in range(4000):\n        if metrics.get('here') >= args['all']:\n            return args['n']\n        sleep(5)\n    fail('alone')\n";
-const NUMBERS: &str = "parameters:\n  n: { type: integer }\n  all: { type: integer }\n";
+const NUMBERS: &str = "parallel: true\nparameters:\n  n: { type: integer }\n  all: { type: integer }\n";
 
 fn calls(tool: &str, count: usize, all: usize) -> String {
     let calls: Vec<String> =
@@ -136,4 +136,62 @@ fn a_session_is_run_again() {
         lines.iter().map(|line| line["fuel"].as_u64().unwrap()).sum()
     };
     assert_eq!(totals["fuel"], sum(&project));
+}
+
+/// How many of two calls waited in vain for the other: none where they overlap, the first where they do not.
+fn alone(policy: &str, front: &str) -> usize {
+    let front = format!("{front}{}", NUMBERS.replace("parallel: true\n", ""));
+    let project = agent(&format!("tools_policy: {{ concurrency: 4 }}\n{policy}"), &calls("meets", 2, 2));
+    let project = project.tool("meets", &front, &MEETS.replace("range(4000)", "range(20)"));
+    let results = results(&spied(project, &["completion.pre"]).run(&["run", "Go"]));
+    assert_eq!(results.len(), 2);
+    results.iter().filter(|result| result.contains("alone")).count()
+}
+
+/// Calls overlap where their grants cannot write, and where the tool says that it does not matter.
+#[test]
+fn calls_overlap_only_where_they_cannot_write() {
+    // A tool that may call others reaches what the server may do.
+    const SERVER: &str = "mcp: { servers: { far: { command: [\"no-such-program\"] } } }\n";
+    const READS: &str = "capabilities: { fs: { read: [.], write: [] } }\n";
+    let domain = |rule: &str| format!("network: {{ allowed_domains: [{rule}] }}\n");
+    for (policy, front, overlaps) in [
+        ("", "", false),
+        ("", "parallel: false\n", false),
+        ("", "parallel: true\n", true),
+        ("", READS, true),
+        ("sandbox: { fs: { read: [.], write: [] } }\n", "", true),
+        ("sandbox: { sources: { tools/meets: { fs: { read: [.], write: [] } } } }\n", "", true),
+        ("sandbox: { exec: { allow: [ls] } }\n", READS, false),
+        ("sandbox: { exec: { allow: [ls] } }\n", "capabilities: { fs: { write: [] }, exec: { allow: [] } }\n", true),
+        (&domain("a.example"), READS, false),
+        (&domain("{ host: a.example, methods: [GET, POST] }"), READS, false),
+        (&domain("{ host: a.example, methods: [GET] }"), READS, true),
+        (&domain("a.example"), "capabilities: { fs: { write: [] }, network: [] }\n", true),
+        (SERVER, READS, false),
+        (SERVER, "capabilities: { fs: { read: [.], write: [] }, services: [metrics, clock] }\n", true),
+    ] {
+        assert_eq!(alone(policy, front), usize::from(!overlaps), "{policy}{front}");
+    }
+}
+
+/// The same of delegations: what counts is what the agent may do at all, or what its file says.
+#[test]
+fn delegations_overlap_only_where_the_agents_cannot_write() {
+    let alone = |own: &str| {
+        let replies = "- tool_calls: [{ name: delegate, args: { agent: a, task: Go. } }, { name: delegate, args: { agent: b, task: Go. } }]\n- text: Done.\n\
+                       - { agent: a, tool_calls: [{ name: meets, args: { n: 1, all: 2 } }] }\n- { agent: a, text: Fine. }\n\
+                       - { agent: b, tool_calls: [{ name: meets, args: { n: 2, all: 2 } }] }\n- { agent: b, text: Fine. }\n";
+        let file = format!("---\ndescription: Works.\n{own}---\nYou work.\n");
+        let project = agent("tools_policy: { concurrency: 4 }\n", replies)
+            .tool("meets", NUMBERS, &MEETS.replace("range(4000)", "range(20)"))
+            .file(".harness/agents/a.md", &file)
+            .file(".harness/agents/b.md", &file);
+        let ran = project.run(&["run", "--explain", "Go"]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, "Done.\n"), "{ran}");
+        ran.err.matches("alone").count()
+    };
+    assert_eq!(alone(""), 1);
+    assert_eq!(alone("parallel: true\n"), 0);
+    assert_eq!(alone("capabilities: { fs: { read: [.], write: [] } }\n"), 0);
 }

@@ -33,6 +33,8 @@ pub struct Agent {
     pub tools: Vec<Use<Tool>>,
     /// Its hooks, in the order of the file.
     pub hooks: Vec<Use<Hook>>,
+    /// Whether delegations to it may overlap with other calls of one reply of a model, although it can write.
+    pub parallel: bool,
     /// Its budget for one task, with all its sub-agents.
     pub budget: Option<Budget>,
     /// The tools that it may call, of those that it would have.
@@ -84,6 +86,9 @@ keys! {
     optional tools: Vec<Use<Tool>>;
     /// Its hooks: names of those that are defined elsewhere, and its own, written out.
     optional hooks: Vec<Use<Hook>>;
+    /// Whether delegations to it may overlap with other calls of one reply, although it can write. Ignored unless
+    /// `tools_policy.concurrency` is more than 1.
+    given parallel: bool;
     /// Its budget for one task, with all its sub-agents.
     given budget: Budget;
     /// Tags for hooks on `artifact.load`, which may reject an artifact by them.
@@ -179,6 +184,7 @@ impl Agent {
             model,
             tools: tools.unwrap_or_default(),
             hooks: hooks.unwrap_or_default(),
+            parallel: keys.parallel.read(decoder).unwrap_or_default(),
             budget: keys.budget.read(decoder),
             tags: keys.tags.read(decoder).unwrap_or_default(),
             tools_policy: keys.tools_policy.read(decoder),

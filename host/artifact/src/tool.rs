@@ -55,6 +55,8 @@ pub struct Tool {
     pub timeout_ms: Option<Located<u64>>,
     /// Whether it is declared with `async: true`: where the policy turns that on, the caller does not wait for it.
     pub asynchronous: Located<bool>,
+    /// Whether its calls may overlap with others of one reply of a model, although it can write.
+    pub parallel: bool,
     /// Whether a person confirms each call, for every caller.
     pub confirm: Located<bool>,
     /// Who calls it.
@@ -163,6 +165,9 @@ keys! {
     optional timeout_ms: Timeout;
     /// Whether the tool runs in the background. Ignored unless `sandbox.async_tools` is set.
     optional asynchronous("async"): bool = false;
+    /// Whether calls may overlap with others of one reply, although the tool can write. Ignored unless
+    /// `tools_policy.concurrency` is more than 1.
+    given parallel: bool = false;
     /// Whether a person confirms each call, for every caller.
     given confirm: bool = false;
     /// Who calls the tool: models, clients and scripts (`both`), or scripts alone (`script`).
@@ -222,6 +227,7 @@ impl Tool {
             verify: None,
             timeout_ms: None,
             asynchronous: Located::new(false, here.clone()),
+            parallel: false,
             confirm: Located::new(false, here.clone()),
             expose: ToolExpose::Both,
             capabilities: None,
@@ -307,6 +313,7 @@ impl Tool {
             verify: keys.verify.read(decoder),
             timeout_ms: keys.timeout_ms.field().and_then(|f| timeout_ms(decoder, name, f)),
             asynchronous: keys.asynchronous.located(decoder, &source),
+            parallel: keys.parallel.read(decoder),
             confirm: keys.confirm.located(decoder, &source),
             expose: keys.expose.read(decoder),
             capabilities: keys.capabilities.field().and_then(|f| layer::decode(decoder, f, origin)),

@@ -112,6 +112,7 @@ fn tool(new: &NewTool, payload: &Json, by: By<'_>) -> Result<Tool, Error> {
         verify: None,
         timeout_ms: None,
         asynchronous: Located::new(false, position.clone()),
+        parallel: false,
         confirm: Located::new(false, position.clone()),
         expose: ToolExpose::Both,
         capabilities: None,

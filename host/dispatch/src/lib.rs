@@ -34,6 +34,7 @@ mod matching;
 pub mod native;
 mod offering;
 mod opening;
+pub mod overlap;
 pub mod past;
 pub mod payload;
 mod person;

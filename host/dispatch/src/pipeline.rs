@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 
 use super::blocks::{self, Content, Returned};
-use super::builtin::{Answered, BuiltInCall, BuiltIns, DELEGATE, DONE, READ_SKILL};
+use super::builtin::{Answered, BuiltInCall, BuiltIns, DONE, READ_SKILL};
 pub use super::call_error::CallError;
 use super::chain::{CallContext, Dispatch, Verdict};
 use super::code;
@@ -184,17 +184,6 @@ pub async fn call(place: &CallContext, call: Call, caller: Option<&Arc<Grant>>) 
 /// The same without waiting: the report of a call that was begun has its task.
 pub async fn start(place: &CallContext, call: Call, caller: Option<&Arc<Grant>>) -> Result<CallReport, CallError> {
     made(place, call, caller, How::AsTask).await
-}
-
-/// Whether a call of this name can run concurrently with others of its caller, which waits for all of them: it is no call of
-/// a built-in tool but `delegate`, and does not run in the background anyway.
-pub fn can_run_concurrently(place: &CallContext, name: &str) -> bool {
-    let waited = |tool: &Tool| !place.goes_on(tool);
-    match place.added_tool(name) {
-        Some(added) => waited(&added.tool),
-        None if code::tool(&place.loaded, name).is_some() => true,
-        None => name == DELEGATE || place.loaded.parts.registry.tool(name).is_ok_and(|tool| waited(tool)),
-    }
 }
 
 /// A call that is not made, which is recorded as any other.
@@ -575,7 +564,7 @@ async fn execute(place: &CallContext, callee: &Callee, arguments: &Json, report:
 impl CallContext {
     /// Whether calls of a tool run in the background: the tool says so, the policy lets it, and the caller can ask for
     /// them later.
-    fn goes_on(&self, tool: &Tool) -> bool {
+    pub(super) fn goes_on(&self, tool: &Tool) -> bool {
         *tool.asynchronous && self.loaded.parts.policy.async_tools && self.asks_later
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::command::is_identifier;
 use super::layer::{Layer, Origin, Scope, Service};
 use super::limits::{LimitKey, Limits};
-use super::network::shown;
+use super::network::{HostRule, shown};
 use super::refusal::Refusal;
 use super::watch::{Request, Walls, Watched};
 
@@ -70,6 +70,18 @@ impl Grant {
             layers: self.layers.iter().chain(&other.layers).cloned().collect(),
             watched: self.watched.iter().chain(&other.watched).cloned().collect(),
         }
+    }
+
+    /// Whether it can change nothing outside of its call: no file, no command, and of the network only what reads. What
+    /// calls of one run share, such as its cache, does not count.
+    pub fn is_read_only(&self) -> bool {
+        let none = |refuses: fn(&Layer) -> Option<bool>| {
+            let mut said = self.layers.iter().filter_map(|layer| refuses(layer)).peekable();
+            said.peek().is_none() || said.any(|refuses| refuses)
+        };
+        none(|layer| layer.fs.as_ref().map(|files| files.write.is_empty()))
+            && none(|layer| layer.exec.as_ref().map(|commands| commands.allow.is_empty()))
+            && none(|layer| layer.network.as_ref().map(|hosts| hosts.allow.iter().all(HostRule::only_reads)))
     }
 
     /// The layers, outermost first.

@@ -16,7 +16,7 @@ use harness_capability::reentry::Patience;
 use harness_dispatch::builtin::{DELEGATE, DONE};
 use harness_dispatch::payload::ToolUse;
 use harness_dispatch::tasks::{Tasks, Wanted};
-use harness_dispatch::{Call, CallError, CallReport, Nested, pipeline};
+use harness_dispatch::{Call, CallError, CallReport, Nested, overlap, pipeline};
 use harness_policy::limits::{LimitKey, Limits};
 use harness_provider::{Finish, Message, Reply, ToolCall};
 
@@ -86,7 +86,7 @@ impl Work<'_> {
         let (settings, own) = (&self.runtime.crew.settings, self.runtime.loaded.policy().tools.concurrency());
         let most = usize::try_from(lowered(settings.concurrency, own));
         let agents = usize::try_from(settings.max_concurrent).unwrap_or(usize::MAX);
-        let can_join = |call: &ToolCall| pipeline::can_run_concurrently(self.place, &call.name);
+        let can_join = |call: &ToolCall| overlap::can_run_concurrently(self.place, &call.name, &call.arguments);
         groups(calls, (most.unwrap_or(usize::MAX), agents), can_join)
     }
 
