@@ -384,6 +384,44 @@ fn the_example_agent_on_a_timeline() {
     assert!(!project.path("latest").exists());
 }
 
+/// The cost of a session is shown where the policy says what its model charges, and what is wrong there stops the project.
+#[test]
+fn the_cost_of_a_session_is_on_its_page() {
+    let project = |prices: &str| {
+        let policy = format!("---\nmodel: {{ provider: script, script: replies.yaml{prices} }}\n---\nYou help.\n");
+        let project = Project::new().file(".harness/harness.md", &policy);
+        project.file("replies.yaml", "- text: Good morning.\n- text: Good evening.\n")
+    };
+    let priced = project(", prices: { input: 2000, output: 10000.5 }");
+    priced.run(&["run", "Hello"]).says(0, "");
+    let shown = priced.run(&["sessions", "show", "--json"]).json();
+    let totals = &shown["totals"];
+    let (input, output) = (totals["input_tokens"].as_u64().unwrap(), totals["output_tokens"].as_u64().unwrap());
+    assert_eq!(output, 3);
+    let cost = input as f64 * 0.002 + 0.0300015;
+    assert!((totals["cost_usd"].as_f64().unwrap() - cost).abs() < 1e-9, "{totals}");
+    let page = priced.run(&["sessions", "show", "--html"]).out;
+    let dollars = format!("${cost:.4}");
+    assert!(page.contains(&format!("<dt>Cost</dt><dd>{dollars}</dd>")), "{page}");
+    assert!(page.contains(&format!("<li>cost <b>{dollars}</b></li>")), "{page}");
+    is_self_contained(&page);
+
+    let unpriced = project("");
+    unpriced.run(&["run", "Hello"]).says(0, "");
+    let page = unpriced.run(&["sessions", "show", "--html"]).out;
+    assert!(!page.contains("Cost") && !page.contains('$'), "{page}");
+    assert_eq!(unpriced.run(&["sessions", "show", "--json"]).json()["totals"].get("cost_usd"), None);
+
+    for (prices, why) in [
+        ("{ input: 1 }", "`model.prices` has no `output`"),
+        ("{ input: 1, output: -1 }", "model.prices.output"),
+        ("{ input: 1, output: 1, cached: 1 }", "cached"),
+        ("5", "model.prices"),
+    ] {
+        project(&format!(", prices: {prices}")).run(&["run", "Hello"]).says(2, why);
+    }
+}
+
 #[test]
 fn a_session_that_a_hook_kept_back_is_listed_so() {
     let project = agent("", "- text: x\n").with_handle("shut", "session.start", "", "return block('not today')");

@@ -31,6 +31,8 @@ pub struct ModelConfig {
     pub context_tokens: Option<Located<u64>>,
     /// From 0 to 2; none: the provider's.
     pub temperature: Option<Located<f64>>,
+    /// What its service charges, for the page of a session; none: not known.
+    pub prices: Option<Prices>,
     /// What is done about a request that failed.
     pub retry: Retry,
     /// Whether replies are asked for as they are made; true where the file says nothing.
@@ -126,6 +128,15 @@ impl ToolForm {
             Self::None => "none",
         }
     }
+}
+
+/// What a service charges for a million tokens, in US dollars.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prices {
+    /// Of those that it reads.
+    pub input: f64,
+    /// Of those that it writes.
+    pub output: f64,
 }
 
 /// The retries of a request that failed temporarily.

@@ -53,6 +53,18 @@ pub fn number(number: u64) -> String {
     shown
 }
 
+/// Billionths of a dollar as dollars, to the hundredth of a cent.
+pub fn dollars(cost: u64) -> String {
+    match cost {
+        0 => "$0".to_owned(),
+        1..100_000 => "<$0.0001".to_owned(),
+        _ => {
+            let parts = cost.saturating_add(50_000) / 100_000;
+            format!("${}.{:04}", number(parts / 10_000), parts % 10_000)
+        }
+    }
+}
+
 /// So many of something.
 pub fn count(number: u64, one: &str, more: &str) -> String {
     format!("{} {}", self::number(number), if number == 1 { one } else { more })
@@ -232,6 +244,14 @@ mod tests {
         );
         let numbers = [0, 999, 1_000, 1_234_567].map(number);
         assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn costs() {
+        let costs = [0, 1, 99_999, 100_000, 149_999, 150_000, 1_234_500_000, 1_999_999_999_999, u64::MAX];
+        let shown = ["$0", "<$0.0001", "<$0.0001", "$0.0001", "$0.0001", "$0.0002", "$1.2345", "$2,000.0000"];
+        assert_eq!(costs.map(dollars)[..8], shown);
+        assert!(dollars(u64::MAX).starts_with("$18,446,744,073."));
     }
 
     #[test]

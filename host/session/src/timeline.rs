@@ -46,6 +46,8 @@ pub struct Span {
     pub why: Option<String>,
     /// Tokens that a model's service counted.
     pub tokens: Option<Tokens>,
+    /// What a model's service charges for them, in billionths of a US dollar, where its prices are known.
+    pub cost: Option<u64>,
     /// Units of fuel, with what it started.
     pub fuel: u64,
     /// Most linear memory, in bytes.
@@ -158,10 +160,21 @@ impl Timeline {
         Self { header: recording.header.clone(), spans, totals, ended: recording.is_ended(), cut: recording.cut }
     }
 
+    /// The same with the cost of each reply, of what a million tokens cost that a model reads and writes, in US dollars.
+    #[must_use]
+    pub fn with_prices(mut self, prices: &dyn Fn(&str) -> Option<(f64, f64)>) -> Self {
+        for span in &mut self.spans {
+            span.price(prices);
+            self.totals.add_cost(span);
+        }
+        self
+    }
+
     /// For a program.
     pub fn to_json(&self) -> Json {
-        let Totals { took, turns, replies, asking, tokens, calls, refused, failed, agents, hooks, fuel } = self.totals;
-        json!({
+        let Totals { took, turns, replies, asking, tokens, calls, refused, failed, agents, hooks, fuel, .. } =
+            self.totals;
+        let mut json = json!({
             "session": self.header,
             "ended": self.ended,
             "cut": self.cut,
@@ -171,11 +184,24 @@ impl Timeline {
                 "failed": failed, "agents": agents, "hooks": hooks, "fuel": fuel,
             },
             "timeline": self.spans.iter().map(Span::to_json).collect::<Vec<_>>(),
-        })
+        });
+        if let (Some(cost), Some(Json::Object(totals))) = (self.totals.cost, json.get_mut("totals")) {
+            totals.insert("cost_usd".to_owned(), dollars(cost));
+        }
+        json
     }
 }
 
 impl Span {
+    fn price(&mut self, prices: &dyn Fn(&str) -> Option<(f64, f64)>) {
+        if let (Kind::Model, Some(tokens), Some((input, output))) = (self.kind, self.tokens, prices(&self.name)) {
+            // Dollars for a million tokens are thousands of billionths for one. A sum that is too large stays the largest.
+            let cost = (tokens.input as f64).mul_add(input, tokens.output as f64 * output) * 1000.0;
+            self.cost = Some(cost.round() as u64);
+        }
+        self.inside.iter_mut().for_each(|inner| inner.price(prices));
+    }
+
     fn to_json(&self) -> Json {
         let texts: serde_json::Map<String, Json> =
             self.texts.iter().map(|(word, text)| ((*word).to_owned(), text.clone().into())).collect();
@@ -188,10 +214,18 @@ impl Span {
         // Not with the rest, which would copy everything inside once for each level.
         let inside = self.inside.iter().map(Self::to_json).collect();
         if let Json::Object(fields) = &mut span {
+            if let Some(cost) = self.cost {
+                fields.insert("cost_usd".to_owned(), dollars(cost));
+            }
             fields.insert("inside".to_owned(), Json::Array(inside));
         }
         span
     }
+}
+
+/// Billionths of a dollar as dollars.
+fn dollars(cost: u64) -> Json {
+    json!(cost as f64 / 1e9)
 }
 
 /// Times together. A file may say that anything took any time.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use url::Url;
 
-use super::{ModelConfig, Models, Provider, Retry, ToolForm};
+use super::{ModelConfig, Models, Prices, Provider, Retry, ToolForm};
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::Diagnostic;
 use crate::keys::{self, Unknown, keys};
@@ -47,6 +47,8 @@ keys! {
     optional context_tokens: Between<1, 1_000_000_000>;
     /// Sampling temperature.
     optional temperature: Within<0, 2>;
+    /// What the service charges, for the cost on the page of a session.
+    optional prices: Prices;
     /// The retries of a request that failed temporarily.
     optional retry: Retry;
     /// Whether replies are streamed.
@@ -56,6 +58,15 @@ keys! {
     optional tools: ToolForm = ToolForm::default();
     /// The file of replies of `provider: script`, relative to the project.
     optional script: Replies;
+}
+
+keys! {
+    /// The keys of `prices`: US dollars for a million tokens.
+    PriceKeys: Unknown::Refuse;
+    /// For tokens that the model reads.
+    required input: Within<0, 1_000_000>;
+    /// For tokens that the model writes.
+    required output: Within<0, 1_000_000>;
 }
 
 keys! {
@@ -117,6 +128,7 @@ impl ModelConfig {
             && same(self.context_tokens.as_ref(), other.context_tokens.as_ref())
             && same(self.temperature.as_ref(), other.temperature.as_ref())
             && same(self.script.as_ref(), other.script.as_ref())
+            && (self.prices == other.prices || self.prices.is_none())
             && (self.retry == other.retry || self.retry == Retry::default())
             && (self.stream == other.stream || self.stream)
             && (self.tools.value == other.tools.value || self.tools.value == ToolForm::default())
@@ -154,6 +166,7 @@ impl ModelConfig {
             max_tokens: keys.max_tokens.located(decoder).map(|n| n.map(|n| n.0)),
             context_tokens: keys.context_tokens.located(decoder).map(|n| n.map(|n| n.0)),
             temperature: keys.temperature.located(decoder).map(|n| n.map(|n| n.0)),
+            prices: keys.prices.read(decoder),
             retry: keys.retry.read(decoder).unwrap_or_default(),
             stream: keys.stream.read(decoder),
             tools: keys.tools.located(decoder, &position),
@@ -232,6 +245,26 @@ fn config() -> Schema {
     let needs = [needs(Provider::Azure, "base_url"), needs(Provider::Script, "script")];
     schema.insert("allOf".to_owned(), json!(needs));
     schema
+}
+
+impl Shape for Prices {
+    fn schema() -> Schema {
+        keys::schema::<PriceKeys<'_>>()
+    }
+}
+
+impl Read for Prices {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: PriceKeys<'_> = decoder.keys(field)?;
+        for (key, given) in [("input", keys.input.field()), ("output", keys.output.field())] {
+            if given.is_none() {
+                let hint = "write US dollars for a million tokens: `prices: { input: 0.15, output: 0.6 }`".to_owned();
+                decoder.error_with(field, format!("{} has no `{key}`", quoted(&field.path)), Some(hint));
+            }
+        }
+        let (input, output) = (keys.input.read(decoder), keys.output.read(decoder));
+        Some(Self { input: input?.0, output: output?.0 })
+    }
 }
 
 impl Shape for Retry {

@@ -37,7 +37,7 @@ fn at<T>(value: T, line: u32, column: u32, length: u32) -> Located<T> {
 #[test]
 fn a_whole_model() {
     let main = models(
-        "model:\n  name: claude\n  provider: anthropic\n  base_url: https://proxy.example/v1?a=b\n  api_key_env: KEY\n  max_tokens: 4096\n  context_tokens: 128000\n  temperature: 1\n  retry: { max_retries: 0, initial_backoff_ms: 5, max_backoff_ms: 10, multiplier: 1.5 }\n  tools: prose\n  stream: false\n",
+        "model:\n  name: claude\n  provider: anthropic\n  base_url: https://proxy.example/v1?a=b\n  api_key_env: KEY\n  max_tokens: 4096\n  context_tokens: 128000\n  temperature: 1\n  prices: { input: 2.5, output: 10 }\n  retry: { max_retries: 0, initial_backoff_ms: 5, max_backoff_ms: 10, multiplier: 1.5 }\n  tools: prose\n  stream: false\n",
     );
     let expect = ModelConfig {
         name: at("claude".to_owned(), 3, 9, 6),
@@ -47,6 +47,7 @@ fn a_whole_model() {
         max_tokens: Some(at(4096, 7, 15, 4)),
         context_tokens: Some(at(128_000, 8, 19, 6)),
         temperature: Some(at(1.0, 9, 16, 1)),
+        prices: Some(Prices { input: 2.5, output: 10.0 }),
         retry: Retry {
             max_retries: 0,
             initial_backoff: Duration::from_millis(5),
@@ -54,7 +55,7 @@ fn a_whole_model() {
             multiplier: 1.5,
         },
         stream: false,
-        tools: at(ToolForm::Prose, 11, 10, 5),
+        tools: at(ToolForm::Prose, 12, 10, 5),
         script: None,
         position: at((), 2, 1, 5).position,
     };

@@ -25,6 +25,13 @@ pub(super) fn run(command: &Show, place: &ProjectArgs, printer: Printer) -> Exit
         Err(exit) => return exit,
     };
     let timeline = Timeline::of(&recording);
+    // What a session cost is what the policy says of its models now. One that cannot be read says nothing of them.
+    let registry = project::registry(place);
+    let models = registry.policy().map(|policy| &policy.models);
+    let timeline = timeline.with_prices(&|name| {
+        let prices = models?.all().find(|model| model.name.value == name)?.prices?;
+        Some((prices.input, prices.output))
+    });
     match &command.html {
         _ if command.json => printer.json(&timeline.to_json()),
         None => printer.shown(&text::render(&timeline, printer.colors_data())),

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{LANE, Shown, part};
-use crate::text::{count, number, time};
+use crate::text::{count, dollars, number, time};
 use crate::timeline::{Kind, Span, Timeline, Totals, added};
 
 pub(super) fn render(timeline: &Timeline, title: &str) -> Markup {
@@ -41,12 +41,22 @@ fn totals(totals: &Totals) -> Markup {
             (tile(None, "Time", &time(totals.took), &count(totals.turns, "turn", "turns")))
             (tile(None, "Replies", &number(totals.replies), &format!("in {}", time(totals.asking))))
             (tile(None, "Tokens", &number(tokens.input.saturating_add(tokens.output)), &written))
+            @if let Some(cost) = totals.cost {
+                (tile(None, "Cost", &dollars(cost), &unpriced(totals.unpriced)))
+            }
             (tile(None, "Calls", &number(totals.calls), &count(totals.failed, "failure", "failures")))
             (tile(refused, "Refused", &number(totals.refused), "not allowed"))
             (tile(None, "Sub-agents", &number(totals.agents), turns))
             (tile(None, "Hooks", &number(totals.hooks), "ran"))
             (tile(None, "Fuel", &fuel(totals.fuel), "units"))
         }
+    }
+}
+
+fn unpriced(replies: u64) -> String {
+    match replies {
+        0 => String::new(),
+        replies => format!("and {} without a price", count(replies, "reply", "replies")),
     }
 }
 

@@ -4,7 +4,7 @@ use maud::{Markup, Render, html};
 
 use super::{LANE, Shown, part, short};
 use crate::record::{HostCalled, Logged};
-use crate::text::{number, time};
+use crate::text::{dollars, number, time};
 use crate::timeline::{Kind, Span, Status};
 
 /// The narrowest bar: one that takes no time can be seen, too.
@@ -136,6 +136,9 @@ impl Row<'_> {
         facts.push(("took", time(span.took())));
         if let Some(tokens) = span.tokens {
             facts.push(("tokens", format!("{} in, {} out", number(tokens.input), number(tokens.output))));
+        }
+        if let Some(cost) = span.cost {
+            facts.push(("cost", dollars(cost)));
         }
         if span.fuel > 0 {
             facts.push(("fuel", number(span.fuel)));

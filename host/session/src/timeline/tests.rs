@@ -102,7 +102,8 @@ fn what_is_in_what_and_when() {
         event 240..250 passed fine
           hook 240..250 modify fine
     ");
-    let Totals { took, turns, replies, asking, tokens, calls, refused, failed, agents, hooks, fuel } = timeline.totals;
+    let Totals { took, turns, replies, asking, tokens, calls, refused, failed, agents, hooks, fuel, .. } =
+        timeline.totals;
     assert_eq!((took, turns, replies, asking, tokens), (260, 1, 2, 19, Tokens { input: 6, output: 4 }));
     assert_eq!((calls, refused, failed, agents, hooks, fuel), (2, 1, 0, 2, 4, 100));
     assert_eq!(timeline.spans[0].inside[1].texts, [("arguments", "{\"of\":\"a\"}".to_owned())]);

@@ -16,6 +16,10 @@ pub struct Totals {
     pub asking: u64,
     /// What the services counted.
     pub tokens: Tokens,
+    /// What the services charge for them, in billionths of a US dollar, of the models whose prices are known.
+    pub cost: Option<u64>,
+    /// Replies with tokens whose cost is not known.
+    pub unpriced: u64,
     /// Calls of tools by models.
     pub calls: u64,
     /// Of those, and of events and replies, what was refused.
@@ -31,6 +35,17 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Counts what a span and what is in it cost.
+    pub(super) fn add_cost(&mut self, span: &Span) {
+        if span.kind == Kind::Model && span.tokens.is_some() {
+            match span.cost {
+                Some(cost) => self.cost = Some(self.cost.unwrap_or_default().saturating_add(cost)),
+                None => self.unpriced = self.unpriced.saturating_add(1),
+            }
+        }
+        span.inside.iter().for_each(|inner| self.add_cost(inner));
+    }
+
     /// Counts a span and what is in it; `outer` where no call counts its fuel already, `decided` where it is shown by the
     /// call that it is about.
     pub(super) fn add(&mut self, span: &Span, outer: bool, decided: bool) {
