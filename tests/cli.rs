@@ -16,6 +16,7 @@
 //! - `agent_tasks`: tools and agents in the background
 //! - `agent_budgets`: budgets of agents
 //! - `agent_plugins`: agents of third parties, and agents that narrow themselves
+//! - `agent_interruptions`: turns that end in the middle of a stream or of a tool, in each wire format
 //! - `agent_endings`: the end of a session for its caller
 //! - `agent_failures`: tools that fail an agent again and again
 //! - `conversation`: a conversation with the agent at a terminal
@@ -134,6 +135,8 @@ mod agent_endings;
 mod agent_failures;
 #[path = "cli/agent_history.rs"]
 mod agent_history;
+#[path = "cli/agent_interruptions.rs"]
+mod agent_interruptions;
 #[path = "cli/agent_keys.rs"]
 mod agent_keys;
 #[path = "cli/agent_limits.rs"]

@@ -3,7 +3,8 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
@@ -20,12 +21,14 @@ pub(crate) struct Answer {
     pub(crate) pieces: Vec<Vec<u8>>,
     /// Whether the connection stays open after that, until the other side closes it.
     pub(crate) hangs: bool,
+    /// Where the connection is reset after that instead: once the other of two has come here too.
+    resets: Option<Arc<Barrier>>,
 }
 
 impl Answer {
     pub(crate) fn new(status: &'static str, kind: &str, body: &str) -> Self {
         let pieces = vec![body.as_bytes().to_vec()];
-        Self { status, headers: format!("content-type: {kind}\r\n"), pieces, hangs: false }
+        Self { status, headers: format!("content-type: {kind}\r\n"), pieces, hangs: false, resets: None }
     }
 
     /// The same, cut into single bytes.
@@ -40,6 +43,13 @@ impl Answer {
         body.truncate(length);
         self.pieces = vec![body];
         self
+    }
+
+    /// The same with the connection reset when the other value is called.
+    pub(crate) fn resetting(mut self) -> (Self, impl FnOnce()) {
+        let both = Arc::new(Barrier::new(2));
+        self.resets = Some(both.clone());
+        (self, move || drop(both.wait()))
     }
 
     pub(crate) fn hanging(mut self) -> Self {
@@ -120,6 +130,11 @@ fn serve(mut stream: TcpStream, answers: &[Answer], log: &Mutex<Vec<Asked>>) -> 
         .write_all(format!("HTTP/1.1 {}\r\nconnection: close\r\n{}\r\n", answer.status, answer.headers).as_bytes())?;
     for piece in &answer.pieces {
         stream.write_all(piece)?;
+    }
+    if let Some(both) = &answer.resets {
+        both.wait();
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+        return Ok(());
     }
     if answer.hangs {
         while stream.read(&mut [0; 64])? > 0 {}
