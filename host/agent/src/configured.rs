@@ -27,6 +27,8 @@ pub struct Configured {
     models: model::Models,
     /// Where their keys are.
     variables: Variables,
+    /// Whether services are reached at public addresses alone.
+    is_public: bool,
     connected: Mutex<HashMap<String, Arc<dyn Provider>>>,
 }
 
@@ -35,13 +37,19 @@ impl Configured {
     pub fn new(root: &Path, models: &model::Models, variables: &Variables) -> Self {
         let policy = ".harness/harness.md".to_owned();
         let (models, variables) = (models.clone(), variables.clone());
-        Self { root: root.to_owned(), policy, models, variables, connected: Mutex::default() }
+        Self { root: root.to_owned(), policy, models, variables, is_public: false, connected: Mutex::default() }
     }
 
     /// The same of a policy that is another file; where there is none, messages name the one to write.
     #[must_use]
     pub fn of_policy(self, file: &str) -> Self {
         if file.is_empty() { self } else { Self { policy: file.to_owned(), ..self } }
+    }
+
+    /// The same, with services at public addresses alone: for the models of a tenant.
+    #[must_use]
+    pub fn at_public_addresses(self) -> Self {
+        Self { is_public: true, ..self }
     }
 
     fn model(&self, config: &ModelConfig) -> Result<Model, String> {
@@ -66,7 +74,7 @@ impl Configured {
             None => {
                 let variables = self.variables.clone();
                 let key = Arc::new(move |name: &str| variables.value(name));
-                let provider = connect_with(&Settings::from(config), key);
+                let provider = connect_with(&Settings { is_public: self.is_public, ..Settings::from(config) }, key);
                 Arc::from(provider.map_err(|error| error.to_string())?)
             }
         };

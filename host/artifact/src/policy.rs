@@ -42,6 +42,7 @@ pub mod meta;
 pub mod roots;
 pub mod secrets;
 pub mod sources;
+pub mod tenant;
 pub mod tools;
 pub mod trusted;
 

@@ -15,6 +15,7 @@ use super::service::{Login, Service};
 use super::settings::Settings;
 use super::{Abilities, Delta, Form, Message, Pending, Provider, ProviderError, Reply, Request};
 use harness_artifact::model::{Provider as Kind, ToolForm};
+use harness_artifact::policy::tenant;
 use harness_sys as sys;
 
 pub use super::service::Variables;
@@ -39,7 +40,10 @@ pub fn connect(settings: &Settings) -> Result<Box<dyn Provider>, ProviderError> 
 pub fn connect_with(settings: &Settings, variables: Variables) -> Result<Box<dyn Provider>, ProviderError> {
     let url = base_url(settings)?;
     let variable = settings.key_variable.clone();
-    let service = |login, headers| Service::new(&url, login, variable, variables, headers, settings.idle());
+    let service = |login, headers| {
+        let service = Service::new(&url, login, variable, variables, headers, settings.idle());
+        if settings.is_public { service.at_public_addresses() } else { service }
+    };
     match settings.kind {
         Kind::OpenAi | Kind::Copilot | Kind::Azure => {
             let versioned = url.query_pairs().any(|(name, _)| name == "api-version");
@@ -68,6 +72,10 @@ fn base_url(settings: &Settings) -> Result<Url, ProviderError> {
     let plain = url.username().is_empty() && url.password().is_none();
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() || !plain {
         let why = "is not an `http` or `https` URL without user and password";
+        return Err(ProviderError::Unusable(format!("the `base_url` of the provider `{kind}` {why}")));
+    }
+    if settings.is_public && tenant::is_inside(&url) {
+        let why = "is not public, and only public addresses are asked here";
         return Err(ProviderError::Unusable(format!("the `base_url` of the provider `{kind}` {why}")));
     }
     url.set_fragment(None);

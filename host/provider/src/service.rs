@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::public::OnlyPublic;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName};
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value as Json;
@@ -57,6 +58,7 @@ pub(super) struct Service {
     variables: Variables,
     headers: &'static [(&'static str, &'static str)],
     idle: Duration,
+    is_public: bool,
     client: OnceLock<Result<Client, String>>,
 }
 
@@ -79,7 +81,12 @@ impl Service {
         idle: Duration,
     ) -> Self {
         let origin = url.origin().ascii_serialization();
-        Self { origin, login, variable, variables, headers, idle, client: OnceLock::new() }
+        Self { origin, login, variable, variables, headers, idle, is_public: false, client: OnceLock::new() }
+    }
+
+    /// The same, connected to at public addresses alone.
+    pub(super) fn at_public_addresses(self) -> Self {
+        Self { is_public: true, ..self }
     }
 
     pub(super) fn idle(&self) -> Duration {
@@ -159,7 +166,10 @@ impl Service {
     }
 
     fn client(&self) -> Result<&Client, ProviderError> {
-        self.client.get_or_init(connector).as_ref().map_err(|why| ProviderError::Unusable(why.clone()))
+        self.client
+            .get_or_init(|| connector(self.is_public))
+            .as_ref()
+            .map_err(|why| ProviderError::Unusable(why.clone()))
     }
 
     fn unreachable(&self, error: &reqwest::Error, key: Option<&Key>) -> ProviderError {
@@ -223,9 +233,11 @@ pub(super) async fn patiently<T>(work: impl Future<Output = T>, heard: &mut Hear
     work.await
 }
 
-/// No ambient proxies, and no redirect, which would take the key along.
-fn connector() -> Result<Client, String> {
-    Client::builder()
+/// For public addresses alone, or for all. No ambient proxies, and no redirect, which would take the key along.
+fn connector(is_public: bool) -> Result<Client, String> {
+    let builder = Client::builder();
+    let builder = if is_public { builder.dns_resolver(OnlyPublic) } else { builder };
+    builder
         .user_agent(concat!("harness/", env!("CARGO_PKG_VERSION")))
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())

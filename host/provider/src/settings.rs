@@ -37,6 +37,9 @@ pub struct Settings {
     pub stream: bool,
     /// How long the service may say nothing. None: [`IDLE`], or [`IDLE_WHOLE`] where replies come in one piece.
     pub idle: Option<Duration>,
+    /// Whether the service is reached at public addresses alone, whatever its name leads to: where others than the operator
+    /// name it.
+    pub is_public: bool,
 }
 
 impl Settings {
@@ -54,6 +57,7 @@ impl Settings {
             context_tokens: None,
             stream: true,
             idle: None,
+            is_public: false,
         }
     }
 

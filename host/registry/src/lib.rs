@@ -90,6 +90,9 @@ pub enum Machine {
     Installed,
     /// In this file, which has to be there.
     File(PathBuf),
+    /// In this file, which has to be there, of a server: the project is a tenant's, and names nothing of the server
+    /// ([`tenant`](harness_artifact::policy::tenant)).
+    Server(PathBuf),
     /// There is none: for a program that narrows each call itself.
     None,
 }

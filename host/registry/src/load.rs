@@ -85,6 +85,10 @@ pub(super) fn project(root: &Path, host: &Host<'_>, proposal: &Proposal<'_>) -> 
         }
     };
     load.policy(root, home.as_ref(), proposal.policy);
+    if load.names_of_server(host.machine) {
+        load.registry.policy = None;
+        return load.registry;
+    }
     if let (Some(policy), Some(machine)) = (&mut load.registry.policy, machine) {
         *policy = std::mem::replace(policy, ProjectPolicy::absent(POLICY_FILE)).narrowed_by(machine);
     }

@@ -80,7 +80,7 @@ pub fn visit<E: From<(PathBuf, Error)>>(
     let mut visit = Visit { watch, left: MOST };
     match project.machine {
         Machine::Installed => visit.follow(Path::new(machine::FILE), None)?,
-        Machine::File(path) => visit.follow(path, None)?,
+        Machine::File(path) | Machine::Server(path) => visit.follow(path, None)?,
         Machine::None => None,
     };
     for file in project.files {

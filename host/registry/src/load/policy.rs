@@ -9,6 +9,7 @@ use crate::{Machine, POLICIES_BESIDE, unread};
 use harness_artifact::diagnostic::Diagnostic;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::policy::machine::{self, MachinePolicy};
+use harness_artifact::policy::tenant;
 use harness_policy::path::protected::LOOK_LIKE_POLICIES;
 use harness_sys as sys;
 
@@ -28,10 +29,14 @@ impl Load {
     pub(super) fn machine(&mut self, machine: &Machine) -> Option<MachinePolicy> {
         let (path, named) = match machine {
             Machine::Installed => (Path::new(machine::FILE), false),
-            Machine::File(path) => (path.as_path(), true),
+            Machine::File(path) | Machine::Server(path) => (path.as_path(), true),
             Machine::None => return None,
         };
-        let shown = path.display().to_string();
+        let shown = match machine {
+            // A tenant reads it in hints, and learns nothing of where the server keeps it.
+            Machine::Server(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            _ => path.display().to_string(),
+        };
         let text = match sys::read_text(path) {
             Ok(text) => text,
             // A link that leads nowhere is there.
@@ -103,6 +108,16 @@ impl Load {
         self.roots = roots.filter_map(|further| sys::real_path(&root.join(further)).ok()).collect();
         self.registry.policy_file.clone_from(&file);
         self.registry.policy = policy;
+    }
+
+    /// Whether the policy names something of the server that a tenant shares with others. Then nothing else is read.
+    pub(super) fn names_of_server(&mut self, machine: &Machine) -> bool {
+        let Machine::Server(_) = machine else { return false };
+        let found = self.registry.policy.as_ref().map(tenant::problems).unwrap_or_default();
+        let is_any = !found.is_empty();
+        found.into_iter().for_each(|one| self.registry.diagnostics.push(one));
+        self.guard_lost |= is_any;
+        is_any
     }
 
     /// A policy's text beside the folder of the artifacts. It is there as itself: no link leads to one elsewhere.
