@@ -20,6 +20,7 @@
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
 
 mod activity;
+mod as_json;
 mod background;
 mod configured;
 mod context;
@@ -50,6 +51,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 pub use activity::Activity;
+pub use as_json::event_as_json;
 pub use configured::{Configured, RepliesFile, replies_files};
 pub use context::{Context, Section, context};
 pub use error::TurnError;

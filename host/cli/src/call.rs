@@ -2,26 +2,24 @@
 
 use std::sync::Arc;
 
-use harness_artifact::diagnostic::Position;
-use harness_artifact::escape;
 use harness_artifact::located::Located;
 use harness_artifact::policy::layer;
-use harness_dispatch::{self as dispatch, CallError, CallReport, Options, Project, Run, ToolOutput, Verdict, blocks};
-use harness_policy::grant::Grant;
+use harness_artifact::{escape, json};
+use harness_dispatch::{self as dispatch, CallError, CallReport, Options, Project, Run, Verdict, as_json};
 use harness_policy::layer::Layer;
 use harness_policy::text::quoted;
 use harness_registry::Registry;
-use harness_sandbox::outcome::{Failure, Limit, LimitKind, Outcome, Usage};
+use harness_sandbox::outcome::{Failure, Outcome};
 use serde_json::{Value as Json, json};
 
 use super::args::{Call, ProjectArgs};
 use super::confirm::AtTerminal;
 use super::exit::Exit;
 use super::forms::Forms;
-use super::printer::{Printer, Reported};
+use super::printer::Printer;
 use super::progress::Progress;
 use super::steps::Steps;
-use super::{fire, input, project};
+use super::{input, project};
 
 pub(crate) mod explain;
 pub(crate) mod report;
@@ -70,7 +68,7 @@ pub(crate) fn run(command: &Call, place: &ProjectArgs, printer: &Printer) -> Res
         explain::print(&project, &command.tool, &report, *printer);
     }
     if command.json {
-        printer.json(&as_json(&report, timeout(project.loaded().registry(), command)));
+        printer.json(&as_json::call(&report, timeout(project.loaded().registry(), command)));
     }
     Ok(print_outcome(&report, &project, command, *printer))
 }
@@ -117,7 +115,7 @@ pub(crate) fn print_outcome(report: &CallReport, project: &Project, command: &Ca
             printer.error(
                 &format!("tool `{}` was ended: {limit}", command.tool),
                 &[],
-                Some(&raise(limit, &report.grant, timeout(registry, command))),
+                Some(&as_json::raise(limit, &report.grant, timeout(registry, command))),
             );
             Exit::Limited
         }
@@ -166,128 +164,6 @@ fn stack(failure: &Failure, printer: Printer) {
     }
 }
 
-/// What would raise a limit: the line that set it, else the one to write. `own` is the tool's `timeout_ms`.
-fn raise(limit: &Limit, grant: &Grant, own: Option<&Located<u64>>) -> String {
-    let Some(key) = limit.kind.limit() else { return "no policy raises this limit".to_owned() };
-    // What ended the call is what the tool asks for, or less.
-    let own = own.filter(|own| limit.kind == LimitKind::Deadline && own.value <= limit.allowed);
-    if let Some(own) = own {
-        return format!("`timeout_ms` in `{}` raises it", own.position);
-    }
-    grant.raises(key)
-}
-
-/// The report as `--json` prints it.
-fn as_json(report: &CallReport, own: Option<&Located<u64>>) -> Json {
-    let (result, content, truncated) = match &report.outcome {
-        Outcome::Completed(output) => (output.result.clone(), json!(output.content), json!(output.truncated)),
-        _ => (Json::Null, Json::Null, json!(false)),
-    };
-    let log: Vec<Json> =
-        report.log.lines.iter().map(|line| json!({"level": line.level.name(), "message": line.message})).collect();
-    let mut object = json!({
-        "outcome": report.outcome.name(),
-        "result": result,
-        "content": content,
-        "truncated": truncated,
-        "is_error": report.is_error,
-        "usage": report.usage.as_json(),
-        "log": log,
-    });
-    if let (Some(rich), Some(object)) = (&report.rich, object.as_object_mut()) {
-        object.insert("blocks".to_owned(), blocks::as_json(&rich.blocks));
-    }
-    if let (1.., Some(object)) = (report.log.dropped, object.as_object_mut()) {
-        object.insert("log_dropped".to_owned(), json!(report.log.dropped));
-    }
-    if let (Some(judged), Some(object)) = (&report.verify, object.as_object_mut()) {
-        let accepted = judged.refused.is_none();
-        object.insert("verify".to_owned(), json!({"accepted": accepted, "usage": judged.usage.as_json()}));
-    }
-    let hooks = report.dispatches().flat_map(|dispatch| dispatch.hooks.iter().map(|hook| (&dispatch.event, hook)));
-    let hooks: Vec<Json> = hooks
-        .map(|(event, hook)| {
-            let mut object = json!({"event": event.to_string()});
-            if let (Some(object), Json::Object(rest)) = (object.as_object_mut(), fire::hook_as_json(hook)) {
-                object.extend(rest);
-            }
-            object
-        })
-        .collect();
-    if let (false, Some(object)) = (hooks.is_empty(), object.as_object_mut()) {
-        object.insert("hooks".to_owned(), json!(hooks));
-    }
-    if let (Some(error), Some(object)) = (error(&report.outcome, &report.grant, own), object.as_object_mut()) {
-        object.insert("error".to_owned(), error);
-    }
-    object
-}
-
-fn error(outcome: &Outcome<ToolOutput>, grant: &Grant, own: Option<&Located<u64>>) -> Option<Json> {
-    let of = |failure: &Failure, hint: &str| {
-        let stack: Vec<Json> = failure
-            .stack
-            .iter()
-            .map(|f| json!({"name": f.name, "file": f.file, "line": f.line, "column": f.column}))
-            .collect();
-        json!({
-            "kind": failure.kind.name(),
-            "message": failure.message,
-            "file": (!failure.file.is_empty()).then_some(&failure.file),
-            "line": (failure.line > 0).then_some(failure.line),
-            "column": (failure.column > 0).then_some(failure.column),
-            "stack": stack,
-            "hint": hint,
-        })
-    };
-    let bare = |kind: &str, message: String, hint: String| bare(kind, &Reported { message, hint, position: None });
-    match outcome {
-        Outcome::Completed(_) => None,
-        Outcome::Failed(failure) => Some(of(failure, "")),
-        Outcome::Denied { failure, refusal } => Some(of(failure, &refusal.hint)),
-        Outcome::Limited(limit) => {
-            let position = limit.at.filter(|_| !limit.file.is_empty()).map(|at| Position {
-                file: limit.file.as_str().into(),
-                line: at.line,
-                column: at.column,
-                length: 1,
-            });
-            let told = Reported { message: limit.to_string(), hint: raise(limit, grant, own), position };
-            Some(crate::call::bare(limit.kind.name(), &told))
-        }
-        Outcome::Busy(busy) => Some(bare("busy", busy.to_string(), String::new())),
-        Outcome::Fault(message) => Some(bare("fault", message.clone(), String::new())),
-    }
-}
-
-/// An error that has no place in a script that ran. Every one has the same keys.
-pub(crate) fn bare(kind: &str, told: &Reported) -> Json {
-    let position = told.position.as_ref();
-    json!({
-        "kind": kind,
-        "message": told.message,
-        "file": position.map(|position| &*position.file),
-        "line": position.map(|position| position.line),
-        "column": position.map(|position| position.column),
-        "stack": [],
-        "hint": told.hint,
-    })
-}
-
-/// A call that was not made, as `--json` prints it.
-pub(crate) fn rejected(outcome: &str, kind: &str, told: &Reported) -> Json {
-    json!({
-        "outcome": outcome,
-        "result": null,
-        "content": null,
-        "truncated": false,
-        "is_error": true,
-        "usage": Usage::default().as_json(),
-        "log": [],
-        "error": bare(kind, told),
-    })
-}
-
 /// A call as it was asked for.
 pub(crate) struct Asked {
     call: dispatch::Call,
@@ -305,7 +181,7 @@ impl Asked {
         let (arguments, refused) = match command.args.as_deref() {
             Some(given) => (input::json(given, "the arguments are")?, None),
             None => match pairs(command, project) {
-                Ok(arguments) => (input::finite(arguments)?, None),
+                Ok(arguments) => (json::finite(arguments)?, None),
                 Err(why) => (json!(command.pairs), Some(why)),
             },
         };

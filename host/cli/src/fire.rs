@@ -1,11 +1,11 @@
 //! `harness fire EVENT`: one event through its hooks, from the command line.
 
 use harness_artifact::event::Event;
-use harness_dispatch::{Decision, Dispatch, HookRun, Options, Run, payload};
+use harness_dispatch::{Decision, Dispatch, Options, Run, as_json, payload};
 use serde_json::{Value as Json, json};
 
 use super::args::{Fire, ProjectArgs};
-use super::call::{bare, explain, report};
+use super::call::{explain, report};
 use super::exit::Exit;
 use super::printer::{Printer, Reported};
 use super::{input, project};
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &Fire, place: &ProjectArgs, printer: &Printer) -> Res
     if command.explain {
         explain::dispatch(&dispatch, "", *printer);
     }
-    printer.json(&as_json(&dispatch));
+    printer.json(&shown(&dispatch));
     let exit = if dispatch.decision == Decision::Allow { Exit::Completed } else { Exit::Denied };
     Ok(project::audited(&project, exit, *printer))
 }
@@ -61,12 +61,12 @@ pub(crate) fn rejected(event: &str, outcome: &str, kind: &str, told: &Reported) 
         "payload": null,
         "hooks": [],
         "outcome": outcome,
-        "error": bare(kind, told),
+        "error": told.as_json(kind),
     })
 }
 
 /// The decision, the payload after it, and each hook.
-fn as_json(dispatch: &Dispatch) -> Json {
+fn shown(dispatch: &Dispatch) -> Json {
     let (decision, hook, reason) = match &dispatch.decision {
         Decision::Allow => ("allow", None, None),
         Decision::Block(block) => ("block", Some(&block.hook), Some(&block.reason)),
@@ -77,24 +77,6 @@ fn as_json(dispatch: &Dispatch) -> Json {
         "hook": hook,
         "reason": reason,
         "payload": dispatch.payload,
-        "hooks": dispatch.hooks.iter().map(hook_as_json).collect::<Vec<_>>(),
-    })
-}
-
-pub(crate) fn hook_as_json(hook: &HookRun) -> Json {
-    let log: Vec<Json> =
-        hook.log.lines.iter().map(|line| json!({"level": line.level.name(), "message": line.message})).collect();
-    json!({
-        "name": hook.name,
-        "file": hook.file,
-        "priority": hook.priority,
-        "matched": hook.verdict.ran(),
-        "decision": hook.verdict.name(),
-        "reason": hook.reason,
-        "warnings": hook.warnings,
-        "fuel": hook.usage.fuel,
-        "wall_us": u64::try_from(hook.usage.wall.as_micros()).unwrap_or(u64::MAX),
-        "loading_us": u64::try_from(hook.usage.loading.as_micros()).unwrap_or(u64::MAX),
-        "log": log,
+        "hooks": dispatch.hooks.iter().map(as_json::hook).collect::<Vec<_>>(),
     })
 }

@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use harness_artifact::diagnostic::{Diagnostic, Position, Severity};
 use harness_artifact::escape;
+use harness_dispatch::as_json;
+use serde_json::Value as Json;
 
 use super::args::Color;
 
@@ -30,6 +32,11 @@ pub(crate) struct Reported {
 }
 
 impl Reported {
+    /// The error of this kind, for programs.
+    pub(crate) fn as_json(&self, kind: &str) -> Json {
+        as_json::error(kind, &self.message, &self.hint, self.position.as_ref())
+    }
+
     /// All of them as one, a line each, instead of the first.
     pub(crate) fn all() -> Self {
         let told = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);

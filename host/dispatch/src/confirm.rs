@@ -59,6 +59,16 @@ impl Answer {
 pub trait Confirmer: Debug + Send + Sync {
     /// Answers a question. The future is dropped if the call is canceled first.
     fn confirm<'a>(&'a self, question: &'a Question<'a>) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
+    /// What a caller may do where nobody answers.
+    fn without(&self, tool: &str) -> String {
+        at_terminal(tool)
+    }
+}
+
+/// What a caller at a terminal may do.
+fn at_terminal(tool: &str) -> String {
+    format!("call it at a terminal, or confirm it in advance with `--confirm {tool}`")
 }
 
 /// Says yes: where nothing that is called is real.
@@ -110,7 +120,10 @@ pub async fn ask(
         Answer::No => Some(Refusal::always(format!("the call of {name} was not confirmed ({rule})"))),
         Answer::Nobody => Some(Refusal::new(
             format!("each call of {name} needs confirmation ({rule}), and no confirmer is available"),
-            format!("call it at a terminal, or confirm it in advance with `--confirm {}`", tool.name),
+            match place.run.confirmer() {
+                Some(confirmer) => confirmer.without(&tool.name),
+                None => at_terminal(&tool.name),
+            },
         )),
     };
     (answer, refusal)

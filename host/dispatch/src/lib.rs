@@ -11,6 +11,7 @@
 
 mod added;
 mod admission;
+pub mod as_json;
 pub mod ask;
 pub mod blocks;
 pub mod builtin;

@@ -108,7 +108,12 @@ impl Run {
 
     /// A run with the host's side given: a fixed clock, canned answers, a seed.
     pub fn with_session(session: Session) -> Arc<Self> {
-        Arc::new(Self { session: Arc::new(session), ..Self::default() })
+        Self::narrowed_with_session(Vec::new(), session)
+    }
+
+    /// The same, whose calls may do no more than these layers allow.
+    pub fn narrowed_with_session(layers: Vec<Layer>, session: Session) -> Arc<Self> {
+        Arc::new(Self { layers, session: Arc::new(session), ..Self::default() })
     }
 
     /// The key of the digests that its hooks see.

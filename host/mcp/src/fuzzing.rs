@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::elicit;
 use crate::frame::{Frame, Framer};
+use crate::http::connections::requests;
 use crate::http::guard::{Access, Names};
 use crate::http::replies::Session;
-use crate::http::{Handler, Limits, requests};
+use crate::http::{Handler, Limits};
 use crate::server::Server;
 use crate::{catalog, message};
 
@@ -107,7 +108,8 @@ impl Endpoint {
             let _ = near.read_to_end(&mut answers).await;
             answers
         };
-        let (answers, ()) = tokio::join!(client, requests(far, self.0.clone(), CancellationToken::new()));
+        let (answers, ()) =
+            tokio::join!(client, requests(far, self.0.clone().service(), &self.0.limits, CancellationToken::new()));
         answers
     }
 }

@@ -4,6 +4,7 @@
 //! do: names and tokens, bodies and heads that take long, and numbers of connections and of requests. A plain call takes a
 //! shorter way: `direct`.
 
+pub(crate) mod connections;
 mod direct;
 pub(crate) mod guard;
 mod listener;
@@ -18,7 +19,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use harness_sys::socket::Socket;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
@@ -26,10 +26,8 @@ use hyper::header::{
     ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::model::{
     CallToolRequest, ClientJsonRpcMessage, ClientRequest, ErrorCode, InitializeRequestParams, JsonRpcMessage,
     JsonRpcRequest, ProtocolVersion, RequestId, ServerJsonRpcMessage,
@@ -37,13 +35,10 @@ use rmcp::model::{
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::tower::StreamableHttpService;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_io_timeout::TimeoutWriter;
-use tokio_util::sync::CancellationToken;
 
+pub use connections::{Answers, serve_connections};
 pub use guard::{Access, MIN_TOKEN, Token};
 pub use hyper::http::uri::Authority;
 pub use listener::{Identity, Listener};
@@ -53,19 +48,12 @@ use crate::message::{self, MAX_IN_FLIGHT, MAX_LISTENING, MAX_MESSAGE, Rejected};
 use crate::server::Server;
 use direct::Direct;
 use guard::{Names, Refused};
-use listener::Listening;
 use replies::{Exchange, Replies, Session, Stream};
 
 /// The path of requests.
 pub(crate) const PATH: &str = "/mcp";
 /// Why a body of more than [`MAX_MESSAGE`] bytes is refused.
 const TOO_LARGE: &str = "a message has 4194304 bytes at most";
-/// Bytes of the head of a request.
-const MAX_HEAD: usize = 64 << 10;
-/// How long answers are still written after the last request, to clients that do not read them.
-const FLUSH: Duration = Duration::from_secs(2);
-/// How long nobody is let in after the system had no room for another connection.
-const PAUSE: Duration = Duration::from_millis(50);
 /// The header of a session's identifier.
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// Bytes of it. A client that says more of itself than fits has none.
@@ -113,136 +101,9 @@ pub async fn serve<T>(
     limits: Limits,
     end: impl Future<Output = T>,
 ) -> io::Result<T> {
-    let (acceptor, of) = Acceptor::new(listener, names)?;
-    let room = Arc::new(Semaphore::new(limits.connections));
-    let ending = CancellationToken::new();
-    let handler = Arc::new(Handler::new(server.clone(), access, of, limits));
-    let mut connections = JoinSet::new();
-    let ended = {
-        let mut end = std::pin::pin!(end);
-        loop {
-            tokio::select! {
-                biased;
-                ended = &mut end => break ended,
-                _ = connections.join_next(), if !connections.is_empty() => {}
-                stream = acceptor.next() => match (stream, room.clone().try_acquire_owned()) {
-                    (Ok(stream), Ok(place)) => {
-                        let work = acceptor.clone().connection(stream, handler.clone(), ending.clone());
-                        connections.spawn(async move {
-                            work.await;
-                            drop(place);
-                        });
-                    }
-                    (Ok(_), Err(_)) => {}
-                    (Err(_), _) => tokio::time::sleep(PAUSE).await,
-                }
-            }
-        }
-    };
-    let socket = acceptor.close();
-    server.close();
-    ending.cancel();
-    let _ = timeout(FLUSH, async { while connections.join_next().await.is_some() {} }).await;
-    connections.shutdown().await;
-    socket.map_or(Ok(()), |socket| socket.remove())?;
-    Ok(ended)
-}
-
-/// Lets connections in.
-#[derive(Clone)]
-enum Acceptor {
-    Tcp(Arc<tokio::net::TcpListener>, Option<tokio_rustls::TlsAcceptor>),
-    Local(Arc<tokio::net::UnixListener>, Arc<Socket>),
-}
-
-enum Socketed {
-    Tcp(tokio::net::TcpStream),
-    Local(tokio::net::UnixStream),
-}
-
-impl Acceptor {
-    fn new(listener: Listener, more: Vec<Authority>) -> io::Result<(Self, Names)> {
-        Ok(match listener.socket {
-            Listening::Tcp { listener, address, identity } => {
-                let listener = Arc::new(tokio::net::TcpListener::from_std(listener)?);
-                (Self::Tcp(listener, identity.map(Identity::into_acceptor)), Names::Of { address, more })
-            }
-            Listening::Local { listener, socket } => {
-                let listener = Arc::new(tokio::net::UnixListener::from_std(listener)?);
-                (Self::Local(listener, Arc::new(socket)), Names::Any)
-            }
-        })
-    }
-
-    async fn next(&self) -> io::Result<Socketed> {
-        Ok(match self {
-            Self::Tcp(listener, _) => Socketed::Tcp(listener.accept().await?.0),
-            Self::Local(listener, _) => Socketed::Local(listener.accept().await?.0),
-        })
-    }
-
-    async fn connection(self, stream: Socketed, handler: Arc<Handler>, ending: CancellationToken) {
-        match (stream, self) {
-            (Socketed::Tcp(stream), Self::Tcp(_, None)) => {
-                let _ = stream.set_nodelay(true);
-                requests(stream, handler, ending).await;
-            }
-            (Socketed::Tcp(stream), Self::Tcp(_, Some(tls))) => {
-                let _ = stream.set_nodelay(true);
-                if let Ok(Ok(stream)) = timeout(handler.limits.head, tls.accept(stream)).await {
-                    requests(stream, handler, ending).await;
-                }
-            }
-            (Socketed::Local(stream), _) => requests(stream, handler, ending).await,
-            // There is no such pair.
-            (Socketed::Tcp(_), Self::Local(..)) => {}
-        }
-    }
-
-    /// Lets nobody in any more. What is left is to be removed.
-    fn close(self) -> Option<Arc<Socket>> {
-        match self {
-            Self::Tcp(..) => None,
-            Self::Local(_, socket) => Some(socket),
-        }
-    }
-}
-
-/// A stream whose writes fail if the other end takes nothing of them for this long.
-fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S, most: Duration) -> Pin<Box<TimeoutWriter<S>>> {
-    let mut stream = TimeoutWriter::new(stream);
-    stream.set_timeout(Some(most));
-    Box::pin(stream)
-}
-
-/// Answers the requests of one connection.
-pub(crate) async fn requests(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    handler: Arc<Handler>,
-    ending: CancellationToken,
-) {
-    let stream = TokioIo::new(with_write_timeout(stream, handler.limits.answer));
-    let head = handler.limits.head;
-    let service = service_fn(move |request| {
-        let handler = handler.clone();
-        async move { Ok::<_, Infallible>(handler.answer(request).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(head)
-        .max_header_size(MAX_HEAD)
-        .max_buf_size(2 * MAX_HEAD)
-        .serve_connection(stream, service);
-    let mut connection = std::pin::pin!(connection);
-    // What goes wrong with a connection concerns nobody but its client, which has noticed.
-    let is_ending = tokio::select! {
-        _ = connection.as_mut() => false,
-        () = ending.cancelled() => true,
-    };
-    if is_ending {
-        connection.as_mut().graceful_shutdown();
-        let _ = connection.await;
-    }
+    let of = listener.names(names);
+    let handler = Arc::new(Handler::new(server.clone(), access, of, limits.clone()));
+    serve_connections(listener, limits, handler.service(), end, || server.close()).await
 }
 
 /// What a request is to its transport.
@@ -261,7 +122,7 @@ pub(crate) struct Handler {
     service: StreamableHttpService<Server, NeverSessionManager>,
     access: Access,
     names: Names,
-    limits: Limits,
+    pub(crate) limits: Limits,
     in_flight: Arc<Semaphore>,
     /// For requests to listen, which last.
     listening: Arc<Semaphore>,
@@ -285,6 +146,14 @@ impl Handler {
         let (in_flight, listening) = (Semaphore::new(MAX_IN_FLIGHT), Semaphore::new(MAX_LISTENING));
         let (in_flight, listening, replies) = (Arc::new(in_flight), Arc::new(listening), Arc::default());
         Self { service, access, names, limits, in_flight, listening, direct, seals, replies }
+    }
+
+    /// The service of connections.
+    pub(crate) fn service(self: Arc<Self>) -> impl Answers {
+        service_fn(move |request| {
+            let handler = self.clone();
+            async move { Ok::<_, Infallible>(handler.answer(request).await) }
+        })
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {

@@ -10,6 +10,7 @@ use super::writer::Writer;
 use harness_agent::{AgentEvent, EventSource, Listener};
 use harness_capability::secrets::Vault;
 use harness_dispatch::{DigestKey, Run};
+use harness_policy::layer::Layer;
 use harness_provider::{Message, Reply};
 use harness_sandbox::state::Session;
 use harness_sandbox::strand;
@@ -74,7 +75,13 @@ impl Recorder {
 
     /// A run whose scripts are recorded, too, with what their host calls answer.
     pub fn run(self: &Arc<Self>) -> Arc<Run> {
-        let run = Run::with_session(Session { tape: Some(self.clone()), ..Session::default() });
+        self.run_within(Vec::new())
+    }
+
+    /// The same, with what narrows each of its calls.
+    pub fn run_within(self: &Arc<Self>, layers: Vec<Layer>) -> Arc<Run> {
+        let session = Session { tape: Some(self.clone()), ..Session::default() };
+        let run = Run::narrowed_with_session(layers, session);
         if let Some(key) = &self.digest_key {
             run.set_digest_key(key.clone());
         }

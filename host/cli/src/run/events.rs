@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use harness_agent::{AgentEvent, EventSource, Listener};
 use harness_artifact::escape;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use super::super::args::OutputForm;
 use super::super::printer::Printer;
@@ -48,7 +48,7 @@ struct Events {
 
 impl Listener for Events {
     fn notify(&self, what: &AgentEvent<'_>) {
-        if let Some(event) = event(what) {
+        if let Some(event) = harness_agent::event_as_json(what) {
             line(self.printer, &event);
         }
         self.watch.notify(what);
@@ -57,42 +57,4 @@ impl Listener for Events {
     fn notify_from(&self, _: &EventSource<'_>, what: &AgentEvent<'_>) {
         self.notify(what);
     }
-}
-
-/// An event as programs get it. Nothing of a reply is in it before hooks have let it pass.
-fn event(what: &AgentEvent<'_>) -> Option<Json> {
-    Some(match what {
-        AgentEvent::Turn { agent, text, .. } => json!({"type": "turn", "agent": agent, "text": text}),
-        AgentEvent::Asked { agent, round, request, .. } => {
-            json!({"type": "asked", "agent": agent, "round": round, "model": request.model})
-        }
-        AgentEvent::Text { agent, text } => json!({"type": "text", "agent": agent, "text": text}),
-        AgentEvent::Retry { agent, error, pause, attempt, of } => {
-            let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-            json!({
-                "type": "retry", "agent": agent, "error": error, "pause_ms": pause, "attempt": attempt,
-                "attempts": of,
-            })
-        }
-        AgentEvent::Silent { agent, since } => json!({"type": "silent", "agent": agent, "seconds": since.as_secs()}),
-        AgentEvent::Calls { agent, call } => {
-            json!({"type": "call", "agent": agent, "id": call.id, "tool": call.name, "arguments": call.arguments})
-        }
-        AgentEvent::Called { agent, call, report, content, .. } => {
-            let outcome = report.as_ref().map_or_else(|error| error.outcome(), |report| report.outcome.name());
-            let is_error = report.as_ref().map_or(true, |report| report.is_error);
-            json!({
-                "type": "called", "agent": agent, "id": call.id, "tool": call.name, "outcome": outcome,
-                "is_error": is_error, "content": content,
-            })
-        }
-        AgentEvent::Delegated { agent, to, attempt, task, .. } => {
-            json!({"type": "delegated", "agent": agent, "to": to, "attempt": attempt, "task": task})
-        }
-        AgentEvent::Step { agent, tool, step } => json!({
-            "type": "progress", "agent": agent, "tool": tool, "done": step.done, "total": step.total,
-            "message": step.message,
-        }),
-        _ => return None,
-    })
 }

@@ -8,10 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness_sys::socket::Socket;
+use hyper::http::uri::Authority;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::guard::Names;
 
 /// What a server is to its clients: a certificate, and the key to it.
 #[derive(Clone)]
@@ -75,6 +78,15 @@ impl Listener {
         Self::tcp(address, None)
     }
 
+    /// Listens at any address of the machine without TLS: what is in front of it has that.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn behind_proxy(address: SocketAddr) -> io::Result<Self> {
+        Self::tcp(address, None)
+    }
+
     /// Listens at any address of the machine, with TLS.
     ///
     /// # Errors
@@ -89,6 +101,22 @@ impl Listener {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok(Self { socket: Listening::Tcp { listener, address, identity } })
+    }
+
+    /// Names under which clients reach it, with `more`.
+    pub(super) fn names(&self, more: Vec<Authority>) -> Names {
+        match &self.socket {
+            Listening::Tcp { address, .. } => Names::Of { address: *address, more },
+            Listening::Local { .. } => Names::Any,
+        }
+    }
+
+    /// The address that it listens at, if it is one of the network.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Listening::Tcp { address, .. } => Some(*address),
+            Listening::Local { .. } => None,
+        }
     }
 
     /// Listens at a socket in the file system, for programs of the same user. [`serve`](super::serve) removes it at its

@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
+use super::connections::with_write_timeout;
 use super::*;
 use crate::server::Settings;
 

@@ -1,0 +1,191 @@
+//! Connections of clients: let in, bounded in number and in time, and ended in order.
+//!
+//! Any service may answer their requests; what is here knows nothing of the protocol.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_sys::socket::Socket;
+use hyper::Response;
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::HttpService;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_io_timeout::TimeoutWriter;
+use tokio_util::sync::CancellationToken;
+
+use super::Limits;
+use super::listener::{Identity, Listener, Listening};
+
+/// Bytes of the head of a request.
+const MAX_HEAD: usize = 64 << 10;
+/// How long answers are still written after the last request, to clients that do not read them.
+const FLUSH: Duration = Duration::from_secs(2);
+/// How long nobody is let in after the system had no room for another connection.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What answers the requests of connections: a service whose answers have a body, and that does not fail.
+pub trait Answers:
+    HttpService<Incoming, ResBody = Self::Answer, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+    /// The body of an answer.
+    type Answer: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static;
+}
+
+impl<S, B> Answers for S
+where
+    S: hyper::service::Service<hyper::Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    type Answer = B;
+}
+
+/// Lets clients in and answers their requests until `end` is there. Then nobody is let in any more, `at_end` is called, what
+/// was asked is answered, for 2 seconds at most, and the socket in the file system is removed.
+///
+/// # Errors
+///
+/// That nobody can be let in, or that the socket cannot be removed.
+pub async fn serve_connections<T>(
+    listener: Listener,
+    limits: Limits,
+    service: impl Answers,
+    end: impl Future<Output = T>,
+    at_end: impl FnOnce(),
+) -> io::Result<T> {
+    let acceptor = Acceptor::new(listener)?;
+    let room = Arc::new(Semaphore::new(limits.connections));
+    let ending = CancellationToken::new();
+    let mut connections = JoinSet::new();
+    let ended = {
+        let mut end = std::pin::pin!(end);
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut end => break ended,
+                _ = connections.join_next(), if !connections.is_empty() => {}
+                stream = acceptor.next() => match (stream, room.clone().try_acquire_owned()) {
+                    (Ok(stream), Ok(place)) => {
+                        let work = acceptor.clone().connection(stream, service.clone(), limits.clone(), ending.clone());
+                        connections.spawn(async move {
+                            work.await;
+                            drop(place);
+                        });
+                    }
+                    (Ok(_), Err(_)) => {}
+                    (Err(_), _) => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        }
+    };
+    let socket = acceptor.close();
+    at_end();
+    ending.cancel();
+    let _ = timeout(FLUSH, async { while connections.join_next().await.is_some() {} }).await;
+    connections.shutdown().await;
+    socket.map_or(Ok(()), |socket| socket.remove())?;
+    Ok(ended)
+}
+
+/// Lets connections in.
+#[derive(Clone)]
+enum Acceptor {
+    Tcp(Arc<tokio::net::TcpListener>, Option<tokio_rustls::TlsAcceptor>),
+    Local(Arc<tokio::net::UnixListener>, Arc<Socket>),
+}
+
+enum Socketed {
+    Tcp(tokio::net::TcpStream),
+    Local(tokio::net::UnixStream),
+}
+
+impl Acceptor {
+    fn new(listener: Listener) -> io::Result<Self> {
+        Ok(match listener.socket {
+            Listening::Tcp { listener, identity, .. } => {
+                let listener = Arc::new(tokio::net::TcpListener::from_std(listener)?);
+                Self::Tcp(listener, identity.map(Identity::into_acceptor))
+            }
+            Listening::Local { listener, socket } => {
+                let listener = Arc::new(tokio::net::UnixListener::from_std(listener)?);
+                Self::Local(listener, Arc::new(socket))
+            }
+        })
+    }
+
+    async fn next(&self) -> io::Result<Socketed> {
+        Ok(match self {
+            Self::Tcp(listener, _) => Socketed::Tcp(listener.accept().await?.0),
+            Self::Local(listener, _) => Socketed::Local(listener.accept().await?.0),
+        })
+    }
+
+    async fn connection(self, stream: Socketed, service: impl Answers, limits: Limits, ending: CancellationToken) {
+        match (stream, self) {
+            (Socketed::Tcp(stream), Self::Tcp(_, None)) => {
+                let _ = stream.set_nodelay(true);
+                requests(stream, service, &limits, ending).await;
+            }
+            (Socketed::Tcp(stream), Self::Tcp(_, Some(tls))) => {
+                let _ = stream.set_nodelay(true);
+                if let Ok(Ok(stream)) = timeout(limits.head, tls.accept(stream)).await {
+                    requests(stream, service, &limits, ending).await;
+                }
+            }
+            (Socketed::Local(stream), _) => requests(stream, service, &limits, ending).await,
+            // There is no such pair.
+            (Socketed::Tcp(_), Self::Local(..)) => {}
+        }
+    }
+
+    /// Lets nobody in any more. What is left is to be removed.
+    fn close(self) -> Option<Arc<Socket>> {
+        match self {
+            Self::Tcp(..) => None,
+            Self::Local(_, socket) => Some(socket),
+        }
+    }
+}
+
+/// A stream whose writes fail if the other end takes nothing of them for this long.
+pub(super) fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S, most: Duration) -> Pin<Box<TimeoutWriter<S>>> {
+    let mut stream = TimeoutWriter::new(stream);
+    stream.set_timeout(Some(most));
+    Box::pin(stream)
+}
+
+/// Answers the requests of one connection.
+pub(crate) async fn requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    service: impl Answers,
+    limits: &Limits,
+    ending: CancellationToken,
+) {
+    let stream = TokioIo::new(with_write_timeout(stream, limits.answer));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_header_size(MAX_HEAD)
+        .max_buf_size(2 * MAX_HEAD)
+        .serve_connection(stream, service);
+    let mut connection = std::pin::pin!(connection);
+    // What goes wrong with a connection concerns nobody but its client, which has noticed.
+    let is_ending = tokio::select! {
+        _ = connection.as_mut() => false,
+        () = ending.cancelled() => true,
+    };
+    if is_ending {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}
