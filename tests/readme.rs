@@ -5,8 +5,10 @@
 #[path = "readme/builtins.rs"]
 mod builtins;
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use serde_json::Value as Json;
@@ -14,6 +16,8 @@ use serde_json::Value as Json;
 const README: &str = include_str!("../README.md");
 /// The section that is toured in a project of its own.
 const PLUGINS: &str = "## A third tour: a plugin\n";
+/// The section whose server is at a free port here.
+const SERVER: &str = "## Serve many tenants\n";
 const HARNESS: &str = env!("CARGO_BIN_EXE_harness");
 
 /// Where plugins are kept: no folder of a project.
@@ -44,8 +48,10 @@ fn the_tour_is_true() {
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples"), &folder.path().join("examples"));
     let (before, rest) = README.split_once(PLUGINS).unwrap();
     let (_, after) = rest.split_once("\n## ").unwrap();
+    let (between, rest) = after.split_once(SERVER).unwrap();
+    let (_, after) = rest.split_once("\n## ").unwrap();
     let mut blocks = 0;
-    for block in before.split("```\n$ harness ").skip(1).chain(after.split("```\n$ harness ").skip(1)) {
+    for block in [before, between, after].iter().flat_map(|part| part.split("```\n$ harness ").skip(1)) {
         // One block may hold several.
         for command in block.split("\n```").next().unwrap().split("\n$ harness ") {
             shows(folder.path(), command);
@@ -55,6 +61,52 @@ fn the_tour_is_true() {
     assert_eq!(blocks, 10);
     let page = std::fs::read_to_string(folder.path().join("timeline.html")).unwrap();
     assert!(page.contains("On 12 May (notes/launch.md).") && page.ends_with("</html>\n"), "{page}");
+}
+
+/// The section on a server: it is started as shown, at a free port, and the requests of `curl` are sent.
+#[test]
+fn the_section_on_a_server_is_true() {
+    let section = README.split_once(SERVER).unwrap().1.split("\n## ").next().unwrap();
+    assert!(section.contains("\n$ harness serve --data ./data --demo\ntenant acme: hk_...\ntenant globex: hk_...\n"));
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(HARNESS);
+    command.args(["serve", "--data", "./data", "--demo", "--listen", "127.0.0.1:0"]).current_dir(folder.path());
+    let mut server = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let url = lines.next().unwrap().unwrap();
+    let said: Vec<String> = BufReader::new(server.stderr.take().unwrap()).lines().take(3).map(Result::unwrap).collect();
+    let key = said[1].strip_prefix("tenant acme: ").unwrap();
+    assert!(said[2].starts_with("tenant globex: hk_"), "{said:?}");
+    let mut requests = 0;
+    for request in section.split("\n$ curl -H \"Authorization: Bearer $KEY\" ").skip(1) {
+        let mut lines = request.lines();
+        let (asked, shown) = (lines.next().unwrap(), lines.next().unwrap());
+        let (option, path) = asked.split_once(" http://127.0.0.1:8080").unwrap();
+        let (method, body) = match option.split_once(' ').unwrap() {
+            ("-T", "notes.md") => ("PUT", "one two three"),
+            ("-d", text) => ("POST", text.trim_matches('\'')),
+            other => panic!("{other:?}"),
+        };
+        let address = url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.0\r\nHost: {address}\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let answer = answer.split_once("\r\n\r\n").unwrap().1;
+        match shown.strip_suffix(", ...}") {
+            Some(beginning) => assert!(answer.starts_with(beginning), "{answer}"),
+            None => assert_eq!(answer, shown),
+        }
+        requests += 1;
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(requests, 2);
 }
 
 /// The tour of a plugin, in a project of its own.

@@ -394,6 +394,9 @@ fn help() {
       validate     Parse and compile everything, and report every error
       lsp          Serve an editor over standard input and output: the Language Server Protocol for
                    artifacts
+      serve        Serve many tenants over HTTP, each with its own project, policy, secrets, budgets and
+                   record
+      admin        Administer a server: tenants, their projects, keys and secrets, and backups
       lock         Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected
       plugin       Add, review, pin and update plugins from elsewhere, and write your own
       policy       Print the grant of a tool, compare two policies, or find the least policy for a call

@@ -111,7 +111,8 @@ fn a_kept_index_that_was_changed_is_fetched_again() {
     let search = || place.run(&["plugin", "search"]);
     describes(&search(), "Says hello.");
     let good = std::fs::read_to_string(kept(&place)).unwrap();
-    let changes: [(&str, fn(&Json) -> Json); 6] = [
+    type Change = fn(&Json) -> Json;
+    let changes: [(&str, Change); 6] = [
         ("text", |text| json!(text.as_str().unwrap().replace("Says hello.", "Mine."))),
         ("at", |at| json!(at.as_str().unwrap().replace("git+file://", "git+https://a.example"))),
         ("at", |_| json!("./mine")),
@@ -126,7 +127,7 @@ fn a_kept_index_that_was_changed_is_fetched_again() {
         assert_eq!(fetched.err, "", "{key}");
         assert_eq!(search().err, "the index of `ours` is less than a minute old: `--refresh` fetches it\n");
     }
-    for text in ["", "{", "[]", &good[..good.len() / 2]] {
+    for text in ["", "{", "[]", good.split_at(good.len() / 2).0] {
         std::fs::write(kept(&place), text).unwrap();
         assert_eq!(search().err, "", "{text}");
     }

@@ -49,7 +49,9 @@ impl Answer {
     pub(crate) fn resetting(mut self) -> (Self, impl FnOnce()) {
         let both = Arc::new(Barrier::new(2));
         self.resets = Some(both.clone());
-        (self, move || drop(both.wait()))
+        (self, move || {
+            both.wait();
+        })
     }
 
     pub(crate) fn hanging(mut self) -> Self {

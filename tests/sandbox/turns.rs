@@ -121,6 +121,8 @@ fn a_long_conversation_leaves_nothing_behind() {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--test-threads=1", "--nocapture"])
         .env(ALONE, "1")
+        // What threads have that make calls: those of tests have a quarter of it, which is not enough without optimization.
+        .env("RUST_MIN_STACK", (8 << 20).to_string())
         .output()
         .unwrap();
     let said = [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)].concat();

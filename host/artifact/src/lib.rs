@@ -49,6 +49,7 @@ pub mod policy;
 pub mod replies;
 pub mod schema;
 pub mod script;
+pub mod server;
 mod shape;
 pub mod skill;
 pub mod suggest;

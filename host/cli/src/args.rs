@@ -125,6 +125,11 @@ pub(crate) enum Command {
     /// It reports what `validate` reports, for texts that are not saved too, and runs test cases in the sandbox. It starts
     /// no program and opens no socket, whatever the project grants.
     Lsp(Lsp),
+    /// Serve many tenants over HTTP, each with its own project, policy, secrets, budgets and record.
+    Serve(super::serve::Serve),
+    /// Administer a server: tenants, their projects, keys and secrets, and backups.
+    #[command(subcommand)]
+    Admin(super::admin::Admin),
     /// Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected.
     Lock(Lock),
     /// Add, review, pin and update plugins from elsewhere, and write your own.
@@ -152,7 +157,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Manual(super::manual::Manual),
     /// Print a completion script for a shell.
-    Completions(Completions),
+    Completions(super::completions::Completions),
 }
 
 /// Calls that are confirmed in advance.
@@ -578,12 +583,6 @@ pub(crate) struct Init {
     /// guard them, and a policy.
     #[arg(long)]
     pub(crate) agent: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Completions {
-    /// Shell to complete for.
-    pub(crate) shell: clap_complete::Shell,
 }
 
 #[cfg(test)]

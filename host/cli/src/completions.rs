@@ -1,12 +1,18 @@
 //! `harness completions SHELL`.
 
 use clap::builder::ValueHint;
-use clap::{Command, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 
-use super::args::{Arguments, Completions};
+use super::args::Arguments;
 use super::exit::Exit;
 use super::printer::Printer;
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// Shell to complete for.
+    shell: Shell,
+}
 
 pub(crate) fn run(command: &Completions, printer: &Printer) -> Exit {
     let script = match command.shell {

@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::printer::Printer;
 
 /// What is written, below the folder.
-const FILES: &[(&str, &str)] = &[
+pub(crate) const FILES: &[(&str, &str)] = &[
     (".harness/harness.md", include_str!("init/harness.md")),
     (".harness/tools/word_count.md", include_str!("init/word_count.md")),
     (".harness/tools/add_note.md", include_str!("init/add_note.md")),

@@ -1,5 +1,6 @@
 //! `harness`: arguments, one file a command, printing, exit codes.
 
+mod admin;
 mod agents;
 mod args;
 mod audit;
@@ -32,6 +33,7 @@ mod progress;
 mod project;
 mod run;
 mod schema;
+mod serve;
 mod sessions;
 mod signals;
 mod skills;
@@ -50,6 +52,7 @@ use harness_sandbox::outcome::LimitKind;
 
 use args::{Arguments, Audit, Color, Command, Deploy, Fire, Listing, ProjectArgs, Talk};
 use exit::Exit;
+use harness_dispatch::as_json;
 use printer::{Printer, Reported};
 
 /// How long commands of the machine's are waited for, whose calls have ended and they have not.
@@ -126,6 +129,8 @@ fn execute(command: &Command, place: &ProjectArgs, printer: &Printer) -> Result<
         Command::Lock(command) => lock::run(command, place, printer),
         Command::Audit(command) => audit::run(command, place, printer)?,
         Command::Mcp(command) => mcp::run(command, place, *printer)?,
+        Command::Serve(command) => serve::run(command, place, *printer)?,
+        Command::Admin(command) => admin::run(command, *printer)?,
         Command::Plugin(command) => plugin::run(command, place, *printer)?,
         Command::Doctor(command) => doctor::run(command, place, printer),
         Command::Init(command) => init::run(command, place, printer),
@@ -147,7 +152,7 @@ fn report_rejected(command: &Command, exit: Exit, printer: Printer) {
         _ => ("fault", "fault"),
     };
     let object = match command {
-        Command::Call(command) if command.json => call::rejected(outcome, kind, &told),
+        Command::Call(command) if command.json => as_json::not_called(outcome, &told.as_json(kind)),
         Command::Fire(command) if command.json => fire::rejected(command.name(), outcome, kind, &told),
         Command::Run(Talk { output, .. }) | Command::Deploy(Deploy { output, .. }) => {
             run::print_rejected(outcome, kind, &told, output.form(), printer);

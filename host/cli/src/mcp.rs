@@ -8,7 +8,7 @@ mod login;
 mod merge;
 mod observed;
 mod opens;
-mod serve;
+pub(crate) mod serve;
 mod servers;
 mod wrap;
 

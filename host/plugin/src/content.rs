@@ -89,6 +89,19 @@ impl Content {
             .map(|(content, _)| content)
     }
 
+    /// Reads the folder of a project, without what is at these paths. Its files may be executable: nothing of it is run by the
+    /// system.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Content::read`].
+    pub fn read_project(folder: &Path, without: &[&str]) -> Result<Self, Rejected> {
+        let (read, _) = Self::read_without(folder, (&[], true), &|name| (name == GIT).then(String::new))?;
+        let is_out =
+            |path: &str| without.iter().any(|out| path.strip_prefix(out).is_some_and(|rest| rest.starts_with('/')));
+        Ok(Self { files: read.files.into_iter().filter(|(path, _)| !is_out(path)).collect() })
+    }
+
     /// Reads a folder that holds a plugin and nothing else: no empty folder either.
     ///
     /// # Errors

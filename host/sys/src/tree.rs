@@ -300,6 +300,80 @@ pub fn write<'f>(folder: &Path, files: impl Iterator<Item = (&'f str, &'f [u8])>
     Ok(())
 }
 
+/// Replaces all files of a folder by these, each by its path in it. What is at one of the `kept` paths stays as it is. The
+/// folder is created where it is not there. It is not done at once: who needs that marks when it is whole.
+///
+/// # Errors
+///
+/// What the system says; a path that leads out of the folder, or to what is kept.
+pub fn replace<'f>(folder: &Path, kept: &[&str], files: impl Iterator<Item = (&'f str, &'f [u8])>) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    empty(folder, "", kept)?;
+    for (path, text) in files {
+        let is_kept = kept
+            .iter()
+            .any(|kept| path.strip_prefix(kept).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+        if is_kept || path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(ErrorKind::InvalidInput.into());
+        }
+        let path = folder.join(path);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        File::options().write(true).create_new(true).open(path)?.write_all(text)?;
+    }
+    Ok(())
+}
+
+/// Files of a folder at any depth, links and others counted as files, and the bytes of those that are files.
+///
+/// # Errors
+///
+/// What the system says. What is removed meanwhile is not counted.
+pub fn size(folder: &Path) -> Result<(u64, u64)> {
+    let (mut files, mut bytes) = (0_u64, 0_u64);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let entry = entry?;
+            let metadata = match entry.metadata() {
+                Ok(metadata) => metadata,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            } else {
+                files = files.saturating_add(1);
+                bytes = bytes.saturating_add(if metadata.is_file() { metadata.len() } else { 0 });
+            }
+        }
+    }
+    Ok((files, bytes))
+}
+
+/// Removes all that is in a folder but what is kept. Links are removed, and what they lead to stays.
+fn empty(folder: &Path, below: &str, kept: &[&str]) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = match entry.file_name().to_str() {
+            Some(name) => format!("{below}{name}"),
+            None => String::new(),
+        };
+        if kept.contains(&path.as_str()) {
+            continue;
+        }
+        let is_folder = entry.file_type()?.is_dir();
+        let inside = format!("{path}/");
+        if is_folder && kept.iter().any(|kept| kept.starts_with(&inside)) {
+            empty(&entry.path(), &inside, kept)?;
+        } else if is_folder {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Creates a folder, and those above it.
 ///
 /// # Errors
@@ -428,6 +502,32 @@ mod tests {
         for path in ["../secret", "a/../../secret", "out/secret", "link", "a", "", "a//b", "./a/b", absolute.as_str()] {
             assert!(read_file(&folder, path, 100).is_err(), "{path}");
         }
+    }
+
+    #[test]
+    fn files_are_replaced_but_for_what_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("stays"), "s").unwrap();
+        std::fs::create_dir_all(at("a/kept")).unwrap();
+        std::fs::create_dir_all(at("a/kept-not")).unwrap();
+        for file in ["a/kept/log", "a/old", "old", "a/kept-not/x"] {
+            std::fs::write(at(file), "old").unwrap();
+        }
+        symlink(outside.path(), at("link")).unwrap();
+        let files = [("a/new", &b"n"[..]), ("b/c", b"")];
+        replace(folder.path(), &["a/kept"], files.into_iter()).unwrap();
+        let tree = read(folder.path(), MOST, |_| None, &mut Taken::default()).unwrap();
+        assert_eq!(paths(&tree), ["a/kept/log", "a/new", "b/c"]);
+        assert!(!at("link").exists() && outside.path().join("stays").exists());
+        for path in ["../x", "a/kept", "a/kept/log", "/x", ""] {
+            let refused = replace(folder.path(), &["a/kept"], [(path, &b"x"[..])].into_iter());
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput, "{path}");
+        }
+        assert_eq!(std::fs::read(at("a/kept/log")).unwrap(), b"old");
+        std::fs::write(at("y"), "12345").unwrap();
+        assert_eq!(size(folder.path()).unwrap(), (2, 8));
     }
 
     #[test]

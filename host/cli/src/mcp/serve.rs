@@ -197,7 +197,8 @@ fn listener(command: &Serve, printer: Printer) -> Result<Option<Listener>, Exit>
     })
 }
 
-fn identity(certificate: &Path, key: &Path) -> Result<Identity, String> {
+/// The identity in two PEM files.
+pub(crate) fn identity(certificate: &Path, key: &Path) -> Result<Identity, String> {
     let read = |path: &Path, error: std::io::Error| format!("`{}` cannot be read: {error}", path.display());
     let chain = sys::read_text(certificate).map_err(|error| read(certificate, error))?;
     let secret = sys::read_secret(key, MAX_KEY).map_err(|error| read(key, error))?;

@@ -1,0 +1,290 @@
+//! `serve.yaml`: what a server gives to its tenants, by their class.
+//!
+//! ```yaml
+//! instances: 64
+//! classes:
+//!   default:
+//!     policy: classes/default.yaml
+//!     weight: 100
+//!     concurrent_calls: 16
+//!     requests: { per_minute: 600, burst: 60 }
+//!     budgets: { fuel_per_day: 1000000000, tokens_per_month: 2000000 }
+//! ```
+
+use crate::decode::{Decoder, Field};
+use crate::diagnostic::Diagnostics;
+use crate::keys::{self, Unknown, keys};
+use crate::located::Located;
+use crate::shape::{Between, Name, Named, Read, Schema, Shape};
+use crate::yaml;
+
+/// The class of tenants that name no other.
+pub const DEFAULT_CLASS: &str = "default";
+
+/// Whole numbers of any use.
+type Count = Between<1, 1_000_000>;
+/// Amounts that add up over a day or a month.
+type Amount = Between<1, 1_000_000_000_000_000>;
+
+/// What a server is given to begin with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Instances at one time for all tenants, 1 to 10,000. 64 where the file says nothing.
+    pub instances: u32,
+    /// Classes of tenants by name; [`DEFAULT_CLASS`] is always there.
+    pub classes: Vec<(String, TenantClass)>,
+}
+
+/// What each tenant of a class may have at most.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TenantClass {
+    /// The file of the host policy that their projects are within, relative to the configuration. None: one that lets
+    /// scripts use the files of their workspace, and no network, command, variable or secret.
+    pub policy: Option<Located<String>>,
+    /// Its share of the processor beside other tenants, 1 to 10,000; 100 where nothing is said.
+    pub weight: Option<u32>,
+    /// Calls at one time.
+    pub concurrent_calls: Option<u32>,
+    /// Calls that wait for one of those to end.
+    pub queued_calls: Option<u32>,
+    /// Runs of agents at one time.
+    pub concurrent_runs: Option<u32>,
+    /// Bytes of linear memory of all its instances.
+    pub memory_bytes: Option<u64>,
+    /// Bytes of the files of one workspace.
+    pub workspace_bytes: Option<u64>,
+    /// Files of one workspace.
+    pub workspace_files: Option<u64>,
+    /// Requests to the interface of the server.
+    pub requests: Option<Rate>,
+    /// What it may use in a day and in a month.
+    pub budgets: Budgets,
+}
+
+/// So many requests in a minute, and so many at once after a pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Requests in a minute, 1 to 1,000,000.
+    pub per_minute: u32,
+    /// Requests at once, 1 to 1,000,000; a tenth of those in a minute where nothing is said.
+    pub burst: u32,
+}
+
+/// What a tenant may use of something in a day or a month of UTC. What is not there is not bounded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Budgets {
+    /// Calls of tools.
+    pub calls_per_day: Option<u64>,
+    /// Units of fuel of its calls, those of hooks included.
+    pub fuel_per_day: Option<u64>,
+    /// The same in a month.
+    pub fuel_per_month: Option<u64>,
+    /// Tokens that the services of models count.
+    pub tokens_per_day: Option<u64>,
+    /// The same in a month.
+    pub tokens_per_month: Option<u64>,
+}
+
+keys! {
+    /// The keys of the configuration of a server.
+    ServerKeys: Unknown::Refuse;
+    /// Instances of scripts at one time for all tenants.
+    given instances: Between<1, 10_000>;
+    /// What tenants of a class may have at most, by the name of the class. Tenants that name none are of `default`.
+    given classes: Named<TenantClass>;
+}
+
+keys! {
+    /// The keys of a class of tenants.
+    ClassKeys: Unknown::Refuse;
+    /// The file of the host policy that their projects are within, relative to this file. Default: one that lets scripts
+    /// use the files of their workspace, and no network, command, variable or secret.
+    given policy: Name;
+    /// The share of the processor beside other tenants. Default: 100.
+    given weight: Between<1, 10_000>;
+    /// Calls at one time. Default: 64.
+    given concurrent_calls: Between<1, 10_000>;
+    /// Calls that wait for one of those to end. Default: 1,000.
+    given queued_calls: Between<0, 1_000_000>;
+    /// Runs of agents at one time. Default: 8.
+    given concurrent_runs: Between<1, 10_000>;
+    /// Bytes of memory of all instances. Default: 1 GiB.
+    given memory_bytes: Amount;
+    /// Bytes of the files of one workspace. Default: 256 MiB.
+    given workspace_bytes: Amount;
+    /// Files of one workspace. Default: 10,000.
+    given workspace_files: Count;
+    /// Requests to the server. Default: 6,000 in a minute.
+    given requests: Rate;
+    /// What a tenant may use in a day and in a month. Default: no bound.
+    given budgets: Budgets;
+}
+
+keys! {
+    /// The keys of a rate.
+    RateKeys: Unknown::Refuse;
+    /// Requests in a minute.
+    required per_minute: Count;
+    /// Requests at once after a pause. Default: a tenth of those in a minute.
+    given burst: Count;
+}
+
+keys! {
+    /// The keys of budgets.
+    BudgetKeys: Unknown::Refuse;
+    /// Calls of tools in a day.
+    given calls_per_day: Amount;
+    /// Units of fuel in a day, those of hooks included.
+    given fuel_per_day: Amount;
+    /// Units of fuel in a month.
+    given fuel_per_month: Amount;
+    /// Tokens of models in a day.
+    given tokens_per_day: Amount;
+    /// Tokens of models in a month.
+    given tokens_per_month: Amount;
+}
+
+impl Default for ServerConfig {
+    /// 64 instances, and one class.
+    fn default() -> Self {
+        Self { instances: 64, classes: vec![(DEFAULT_CLASS.to_owned(), TenantClass::default())] }
+    }
+}
+
+impl ServerConfig {
+    /// Reads the file. `file` is for messages. The configuration is there only if nothing is wrong with it.
+    pub fn parse(file: &str, text: &str) -> (Option<Self>, Diagnostics) {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        let mut decoder = Decoder::new(file, format!("parse {name}"));
+        let (root, errors) = yaml::parse(text, 1);
+        decoder.yaml_errors(errors);
+        let root = root.filter(|root| root.value != yaml::Value::Null);
+        let config = match &root {
+            Some(root) => Self::decode(&mut decoder, root),
+            None => Some(Self::default()),
+        };
+        let diagnostics = decoder.into_diagnostics();
+        (config.filter(|_| !diagnostics.has_errors()), diagnostics)
+    }
+
+    /// The class of this name.
+    pub fn class(&self, name: &str) -> Option<&TenantClass> {
+        self.classes.iter().find(|(class, _)| class == name).map(|(_, class)| class)
+    }
+
+    fn decode(decoder: &mut Decoder, root: &yaml::Node) -> Option<Self> {
+        let keys: ServerKeys<'_> = decoder.root(root)?;
+        let instances = keys.instances.read(decoder).and_then(|n| u32::try_from(n.0).ok());
+        let mut classes = keys.classes.read(decoder).unwrap_or_default().pairs();
+        if !classes.iter().any(|(name, _)| name == DEFAULT_CLASS) {
+            classes.push((DEFAULT_CLASS.to_owned(), TenantClass::default()));
+        }
+        Some(Self { instances: instances.unwrap_or(Self::default().instances), classes })
+    }
+}
+
+impl Shape for ServerConfig {
+    fn schema() -> Schema {
+        keys::schema::<ServerKeys<'_>>()
+    }
+}
+
+impl Shape for TenantClass {
+    fn schema() -> Schema {
+        keys::schema::<ClassKeys<'_>>()
+    }
+}
+
+impl Read for TenantClass {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: ClassKeys<'_> = decoder.keys(field)?;
+        let small = |n: u64| u32::try_from(n).ok();
+        Some(Self {
+            policy: keys.policy.located(decoder).map(|policy| policy.map(|policy| policy.0)),
+            weight: keys.weight.read(decoder).and_then(|n| small(n.0)),
+            concurrent_calls: keys.concurrent_calls.read(decoder).and_then(|n| small(n.0)),
+            queued_calls: keys.queued_calls.read(decoder).and_then(|n| small(n.0)),
+            concurrent_runs: keys.concurrent_runs.read(decoder).and_then(|n| small(n.0)),
+            memory_bytes: keys.memory_bytes.read(decoder).map(|n| n.0),
+            workspace_bytes: keys.workspace_bytes.read(decoder).map(|n| n.0),
+            workspace_files: keys.workspace_files.read(decoder).map(|n| n.0),
+            requests: keys.requests.read(decoder),
+            budgets: keys.budgets.read(decoder).unwrap_or_default(),
+        })
+    }
+}
+
+impl Shape for Rate {
+    fn schema() -> Schema {
+        keys::schema::<RateKeys<'_>>()
+    }
+}
+
+impl Read for Rate {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: RateKeys<'_> = decoder.keys(field)?;
+        if keys.per_minute.field().is_none() {
+            decoder.error(field, format!("`{}` has no `per_minute`", field.path));
+        }
+        let per_minute = keys.per_minute.read(decoder).and_then(|n| u32::try_from(n.0).ok())?;
+        let burst = keys.burst.read(decoder).and_then(|n| u32::try_from(n.0).ok());
+        Some(Self { per_minute, burst: burst.unwrap_or_else(|| per_minute.div_ceil(10)) })
+    }
+}
+
+impl Shape for Budgets {
+    fn schema() -> Schema {
+        keys::schema::<BudgetKeys<'_>>()
+    }
+}
+
+impl Read for Budgets {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: BudgetKeys<'_> = decoder.keys(field)?;
+        Some(Self {
+            calls_per_day: keys.calls_per_day.read(decoder).map(|n| n.0),
+            fuel_per_day: keys.fuel_per_day.read(decoder).map(|n| n.0),
+            fuel_per_month: keys.fuel_per_month.read(decoder).map(|n| n.0),
+            tokens_per_day: keys.tokens_per_day.read(decoder).map(|n| n.0),
+            tokens_per_month: keys.tokens_per_month.read(decoder).map(|n| n.0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_class_gives() {
+        let text = "instances: 8\nclasses:\n  default: { requests: { per_minute: 55 } }\n  large:\n    policy: large.yaml\n    \
+                    weight: 400\n    budgets: { fuel_per_day: 7, tokens_per_month: 9 }\n";
+        let (config, wrong) = ServerConfig::parse("serve.yaml", text);
+        let config = config.unwrap_or_else(|| panic!("{wrong:?}"));
+        let rate = Rate { per_minute: 55, burst: 6 };
+        assert_eq!((config.instances, config.class(DEFAULT_CLASS).unwrap().requests), (8, Some(rate)));
+        let large = config.class("large").unwrap();
+        assert_eq!(
+            (large.policy.as_ref().map(|file| file.value.as_str()), large.weight),
+            (Some("large.yaml"), Some(400))
+        );
+        let budgets = Budgets { fuel_per_day: Some(7), tokens_per_month: Some(9), ..Budgets::default() };
+        assert_eq!((large.budgets, config.class("none")), (budgets, None));
+        // An empty file is one that says nothing.
+        assert_eq!(ServerConfig::parse("serve.yaml", "").0, Some(ServerConfig::default()));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_an_error() {
+        for (text, why) in [
+            ("sizes: {}", "unknown key `sizes`"),
+            ("instances: 0", "parse serve.yaml: yaml: line 1: `instances` must be between 1 and 10000"),
+            ("classes: { a: { requests: {} } }", "`classes.a.requests` has no `per_minute`"),
+            ("classes: { a: { wait: 1 } }", "unknown key `classes.a.wait`"),
+        ] {
+            let (config, wrong) = ServerConfig::parse("serve.yaml", text);
+            let said: Vec<String> = wrong.iter().map(|one| one.message.clone()).collect();
+            assert_eq!((config, said.as_slice()), (None, &[why.to_owned()][..]), "{text}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! `harness serve`: a server for many tenants.
+
+use std::fmt::Display;
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use harness_artifact::policy::machine::MachinePolicy;
+use harness_artifact::server::ServerConfig;
+use harness_dispatch::confinement::{Granted, needs_below};
+use harness_mcp::http::Listener;
+use harness_policy::command::CommandNetwork;
+use harness_serve::data::DataFolder;
+use harness_serve::{FirstKey, Server, Settings};
+use harness_sys::{self as sys, private};
+use harness_wall::confine::{CommandNeeds, Plan};
+
+use super::args::{Confine, ProjectArgs};
+use super::exit::Exit;
+use super::mcp::serve::identity as tls;
+use super::printer::Printer;
+use super::signals::Signals;
+use super::{init, project};
+
+/// Threads that answer requests, at most.
+const MAX_THREADS: usize = 16;
+/// Tenants of `--demo`.
+const DEMO: [&str; 2] = ["acme", "globex"];
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  harness serve --data ./data --demo\n  \
+                        harness serve --data /var/lib/harness --config /etc/harness/serve.yaml\n\n\
+                        The operator's interface is at `DATA/admin.sock`: `harness admin` speaks with it. \
+                        See docs/serve.md.")]
+pub(crate) struct Serve {
+    /// Keep everything in this folder. It is created, closed to other users.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+
+    /// Let tenants connect at this address. Port 0 is any free one; the URL is printed. An address that is not of the
+    /// loopback interface needs `--tls-cert` and `--tls-key`, or `--behind-proxy`.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+
+    /// Classes of tenants and the size of the server, as YAML.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Certificate of the server with its chain, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Serve other addresses than those of the loopback interface without TLS: a proxy in front of the server has it.
+    #[arg(long, conflicts_with = "tls_cert")]
+    pub(crate) behind_proxy: bool,
+
+    /// Make two tenants with a small project each, and print a key for each of them.
+    #[arg(long)]
+    pub(crate) demo: bool,
+
+    #[command(flatten)]
+    pub(crate) confine: Confine,
+}
+
+pub(crate) fn run(command: &Serve, _: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    let usage = |why: String| {
+        printer.error(&why, &[], None);
+        Exit::Usage
+    };
+    let (config, beside) = config(command, printer)?;
+    let data = DataFolder::open(&command.data).map_err(usage)?;
+    // Before the process has other threads, and gives up making sockets.
+    let tenants = listener(command, printer)?;
+    let operator = Listener::unix(&data.admin_socket()).map_err(|error| {
+        let hint = "another server may use this folder";
+        printer.error(&format!("cannot listen at `{}`: {error}", data.admin_socket().display()), &[], Some(hint));
+        Exit::Usage
+    })?;
+    let plan = plan(&data, &config, &beside).map_err(usage)?;
+    project::confine(&plan, &command.confine, printer)?;
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let runtime = project::runtime_of(cores.min(MAX_THREADS), printer)?;
+    let settings = Settings { data: data.path().to_owned(), config, beside };
+    let exit = runtime.block_on(async {
+        let (server, first) = Server::open(settings).await.map_err(|why| {
+            printer.error(&why, &[], None);
+            Exit::Fault
+        })?;
+        if let Some(first) = first {
+            keep(&first, &data, printer)?;
+        }
+        if command.demo {
+            demo(&server, printer).await?;
+        }
+        Ok(serve(&server, tenants, operator, command, printer).await)
+    });
+    runtime.shutdown_background();
+    exit
+}
+
+async fn serve(
+    server: &std::sync::Arc<Server>,
+    tenants: Listener,
+    operator: Listener,
+    command: &Serve,
+    printer: Printer,
+) -> Exit {
+    let mut signals = Signals::new();
+    let scheme = if command.tls_cert.is_some() { "https" } else { "http" };
+    let url = tenants.address().map(|address| format!("{scheme}://{address}")).unwrap_or_default();
+    let end = async move {
+        // Clients may connect, and a signal is heard, from here on.
+        printer.data(&url);
+        let heard = signals.unless(std::future::pending::<()>()).await;
+        signals.at_once();
+        heard
+    };
+    match server.serve(tenants, operator, end).await {
+        Ok(Ok(())) => Exit::Completed,
+        Ok(Err(heard)) => heard.exit(),
+        Err(error) => {
+            printer.error(&format!("cannot serve: {error}"), &[], None);
+            Exit::Fault
+        }
+    }
+}
+
+/// The configuration, and the folder that its paths are relative to.
+fn config(command: &Serve, printer: Printer) -> Result<(ServerConfig, PathBuf), Exit> {
+    let Some(file) = &command.config else { return Ok((ServerConfig::default(), PathBuf::new())) };
+    let text = sys::read_text(file).map_err(|error| {
+        printer.error(&format!("cannot read `{}`: {error}", file.display()), &[], None);
+        Exit::Usage
+    })?;
+    let (config, wrong) = ServerConfig::parse(&file.display().to_string(), &text);
+    for one in &wrong {
+        printer.problem(one, &one.render(Some(&text), printer.color()));
+    }
+    let beside = file.parent().map(Path::to_owned).unwrap_or_default();
+    Ok((config.ok_or(Exit::Usage)?, beside))
+}
+
+fn listener(command: &Serve, printer: Printer) -> Result<Listener, Exit> {
+    let refused = |error: &dyn Display, hint: Option<&str>| {
+        printer.error(&format!("cannot listen at `{}`: {error}", command.listen), &[], hint);
+        Exit::Usage
+    };
+    let listener = match (&command.tls_cert, &command.tls_key) {
+        (Some(certificate), Some(key)) => {
+            let identity = tls(certificate, key).map_err(|why| {
+                printer.error(&why, &[], None);
+                Exit::Usage
+            })?;
+            Listener::tls(command.listen, identity)
+        }
+        _ if command.behind_proxy => Listener::behind_proxy(command.listen),
+        _ => Listener::loopback(command.listen),
+    };
+    listener.map_err(|error| {
+        let hint = "an address that others reach needs `--tls-cert FILE --tls-key FILE`, or `--behind-proxy`";
+        refused(&error, (error.kind() == std::io::ErrorKind::InvalidInput).then_some(hint))
+    })
+}
+
+/// What the process keeps: its data folder, the host policies of classes, and commands where one of them allows any.
+fn plan(data: &DataFolder, config: &ServerConfig, beside: &Path) -> Result<Plan, String> {
+    let mut commands: Option<CommandNeeds> = None;
+    let mut policies = Vec::new();
+    for file in config.classes.iter().filter_map(|(_, class)| class.policy.as_ref()) {
+        let path = beside.join(&file.value);
+        let failed = |why: String| format!("the policy `{}` of a class: {why}", path.display());
+        let text = sys::read_text(&path).map_err(|error| failed(error.to_string()))?;
+        let (policy, wrong) = MachinePolicy::parse(&path.display().to_string(), &text);
+        let policy = policy.ok_or_else(|| {
+            let first = wrong.iter().next().map(|one| one.message.clone()).unwrap_or_default();
+            failed(first)
+        })?;
+        let exec = policy.layer.exec.as_ref();
+        if exec.is_none_or(|exec| !exec.allow.is_empty()) {
+            let needs = commands.get_or_insert_default();
+            needs.network |= exec.is_none_or(|exec| exec.network == CommandNetwork::All);
+        }
+        policies.extend(sys::real_path(&path).ok());
+    }
+    let mut needs = needs_below(&[data.path().to_owned()], Granted { commands, hosts: true });
+    needs.read.extend(policies.iter().filter_map(|path| path.parent().map(Path::to_owned)));
+    Ok(Plan::of(&needs))
+}
+
+/// Shows the first key to the person who starts the server, or writes it where only that user reads it.
+fn keep(first: &FirstKey, data: &DataFolder, printer: Printer) -> Result<(), Exit> {
+    if std::io::stderr().is_terminal() {
+        printer.say(&format!("the operator's key, shown once: {}", first.text));
+        return Ok(());
+    }
+    let file = data.admin_key();
+    private::write(&file, &first.text).map_err(|error| {
+        printer.error(&format!("cannot write `{}`: {error}", file.display()), &[], None);
+        Exit::Fault
+    })?;
+    printer.say(&format!("the operator's key is in `{}`", file.display()));
+    Ok(())
+}
+
+async fn demo(server: &Server, printer: Printer) -> Result<(), Exit> {
+    for tenant in DEMO {
+        let made =
+            server.demo(tenant, &init::FILES.iter().map(|(path, text)| (*path, *text)).collect::<Vec<_>>()).await;
+        match made {
+            Ok(Some(key)) => printer.say(&format!("tenant {tenant}: {key}")),
+            Ok(None) => printer.say(&format!("tenant {tenant}: it is there already")),
+            Err(why) => {
+                printer.error(&why, &[], None);
+                return Err(Exit::Fault);
+            }
+        }
+    }
+    Ok(())
+}

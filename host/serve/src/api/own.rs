@@ -1,0 +1,148 @@
+//! Project, secrets and keys of one tenant.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{Response, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use super::{Caller, MAX_BODY, answer, parse, read};
+use crate::archive::MAX_ARCHIVE;
+use crate::problem::Problem;
+use crate::role::Role;
+use crate::server::Server;
+use crate::tenant::{Key, Tenant};
+use crate::tenants::{Tenants, Wanted};
+
+type Answer = Result<Response<Body>, Problem>;
+
+/// The body of a new secret.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Secret {
+    value: String,
+}
+
+/// The body of a new key.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewKey {
+    pub(super) role: Role,
+    pub(super) label: String,
+    pub(super) policy: Option<String>,
+    pub(super) expires: Option<u64>,
+}
+
+pub(super) async fn project(Extension(caller): Extension<Caller>) -> Answer {
+    let record = caller.tenant()?.record();
+    Ok(answer(StatusCode::OK, &json!({"tenant": record.id, "digest": record.project})))
+}
+
+pub(super) async fn upload(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Answer {
+    put_project(&server, caller.tenant()?, body).await
+}
+
+/// Takes an archive in force as the project of a tenant.
+pub(super) async fn put_project(server: &Server, tenant: &Tenant, body: Body) -> Answer {
+    let bytes = read(body, MAX_ARCHIVE).await?;
+    server.accepts_work().await?;
+    let digest = server.tenants.upload(tenant, &bytes).await?;
+    Ok(answer(StatusCode::OK, &json!({"tenant": tenant.id(), "digest": digest})))
+}
+
+pub(super) async fn secrets(State(server): State<Arc<Server>>, Extension(caller): Extension<Caller>) -> Answer {
+    let names = server.tenants.secret_names(caller.tenant()?).await?;
+    Ok(answer(StatusCode::OK, &json!({"secrets": names})))
+}
+
+pub(super) async fn set_secret(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Answer {
+    put_secret(&server.tenants, caller.tenant()?, &name, body).await
+}
+
+/// Sets a secret to what a body says.
+pub(super) async fn put_secret(tenants: &Tenants, tenant: &Tenant, name: &str, body: Body) -> Answer {
+    let Secret { value } = parse(&read(body, MAX_BODY).await?)?;
+    tenants.set_secret(tenant, name, &value).await?;
+    Ok(answer(StatusCode::OK, &json!({"secret": name})))
+}
+
+pub(super) async fn remove_secret(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+) -> Answer {
+    server.tenants.remove_secret(caller.tenant()?, &name).await?;
+    Ok(answer(StatusCode::OK, &json!({"secret": name})))
+}
+
+pub(super) async fn keys(State(server): State<Arc<Server>>, Extension(caller): Extension<Caller>) -> Answer {
+    Ok(answer(StatusCode::OK, &listed(&server.tenants, Some(&caller.tenant()?.id()))))
+}
+
+/// The keys of a tenant, or of the operator.
+pub(super) fn listed(tenants: &Tenants, tenant: Option<&str>) -> Json {
+    let keys: Vec<Json> = tenants.keys_of(tenant).iter().map(|key| shown(key)).collect();
+    json!({"keys": keys})
+}
+
+fn shown(key: &Key) -> Json {
+    let record = &key.record;
+    let used = key.used.load(std::sync::atomic::Ordering::Relaxed);
+    json!({
+        "id": record.id,
+        "role": record.role.name(),
+        "label": record.label,
+        "policy": record.policy,
+        "created": record.created,
+        "expires": record.expires,
+        "used": (used > 0).then_some(used),
+    })
+}
+
+pub(super) async fn create_key(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Answer {
+    if caller.key.record.policy.is_some() {
+        let why = "a key whose calls are narrowed makes no keys: they would not be";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", why).with("set_by", "the rules of the key"));
+    }
+    put_key(&server.tenants, Some(caller.tenant()?.id()), body).await
+}
+
+/// Makes a key as a body wants it.
+pub(super) async fn put_key(tenants: &Tenants, tenant: Option<String>, body: Body) -> Answer {
+    let NewKey { role, label, policy, expires } = parse(&read(body, MAX_BODY).await?)?;
+    let new = tenants.create_key(Wanted { tenant, role, label, policy, expires }).await?;
+    Ok(answer(StatusCode::CREATED, &json!({"id": new.id, "key": new.text})))
+}
+
+pub(super) async fn remove_key(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Answer {
+    delete_key(&server.tenants, Some(&caller.tenant()?.id()), &id).await
+}
+
+/// Removes a key of a tenant, or of the operator.
+pub(super) async fn delete_key(tenants: &Tenants, tenant: Option<&str>, id: &str) -> Answer {
+    if !tenants.keys_of(tenant).iter().any(|key| key.record.id == id) {
+        return Err(Problem::not_found("there is no such key"));
+    }
+    tenants.remove_key(id).await?;
+    Ok(answer(StatusCode::OK, &json!({"id": id})))
+}

@@ -1,0 +1,127 @@
+//! What a tenant reads of itself: tools, usage, the audit log and the policy.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use axum::http::{Response, StatusCode};
+use harness_artifact::tool::Tool;
+use harness_policy::compare::agreed;
+use harness_policy::grant::Grant;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use super::{Caller, answer};
+use crate::problem::Problem;
+use crate::server::Server;
+use crate::tenants::now;
+
+type Answer = Result<Response<Body>, Problem>;
+
+/// Lines of the audit log in an answer, at most.
+const LINES: usize = 10_000;
+/// The header with the hash of the last line of the whole log.
+const HEAD: HeaderName = HeaderName::from_static("audit-head");
+
+pub(super) async fn tools(State(server): State<Arc<Server>>, Extension(caller): Extension<Caller>) -> Answer {
+    let opened = server.tenants.opened(caller.tenant()?).await?;
+    let loaded = opened.project.loaded();
+    let allowed = |tool: &&Arc<Tool>| loaded.policy().tools.decide(&tool.name).is_ok();
+    let tools: Vec<Json> = loaded.registry().tools().iter().filter(allowed).map(|tool| shown(tool)).collect();
+    Ok(answer(StatusCode::OK, &json!({"tools": tools})))
+}
+
+fn shown(tool: &Tool) -> Json {
+    let (description, parameters) = tool.offered();
+    let mut shown = json!({"name": tool.name, "description": description, "parameters": parameters});
+    if let (Some(shown), Some(returns)) = (shown.as_object_mut(), &tool.returns) {
+        shown.insert("returns".to_owned(), returns.json().clone());
+    }
+    shown
+}
+
+pub(super) async fn usage(Extension(caller): Extension<Caller>) -> Answer {
+    let tenant = caller.tenant()?;
+    tenant.ledger.read(now()).await?;
+    let requests = tenant.requests.rate();
+    let (free, runs) = (tenant.runs.available_permits(), tenant.class.runs);
+    Ok(answer(
+        StatusCode::OK,
+        &json!({
+            "tenant": tenant.id(),
+            "class": tenant.class.name,
+            "budgets": tenant.ledger.shown(now()),
+            "requests": {"per_minute": requests.per_minute, "burst": requests.burst},
+            "runs": {"under_way": runs.saturating_sub(free), "limit": runs},
+        }),
+    ))
+}
+
+/// What part of the log is wanted.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    /// The number of the line before the first that is wanted.
+    after: Option<u64>,
+    /// How many lines.
+    limit: Option<usize>,
+}
+
+/// The audit log as it is: JSON Lines, whose hashes can be verified anywhere.
+pub(super) async fn audit(
+    Extension(caller): Extension<Caller>,
+    Query(Wanted { after, limit }): Query<Wanted>,
+) -> Answer {
+    let folder = caller.tenant()?.project_folder().join(harness_audit::FOLDER);
+    if harness_sys::is_gone(&folder) {
+        return Ok(lines(String::new(), None));
+    }
+    let read =
+        tokio::task::spawn_blocking(move || harness_audit::lines(&folder)).await.map_err(|_| Problem::fault())?;
+    let all = read.map_err(|broken| {
+        Problem::new(StatusCode::CONFLICT, "broken", format!("the audit log is not whole: {broken}"))
+    })?;
+    let number = |line: &str| {
+        let json: Json = serde_json::from_str(line).unwrap_or_default();
+        (json.get("seq").and_then(Json::as_u64), json.get("hash").and_then(Json::as_str).map(str::to_owned))
+    };
+    let head = all.last().and_then(|line| number(line).1);
+    let after = after.unwrap_or(0);
+    let wanted = all.iter().filter(|line| number(line).0.is_some_and(|at| at > after));
+    let text: String = wanted.take(limit.unwrap_or(LINES).clamp(1, LINES)).map(|line| format!("{line}\n")).collect();
+    Ok(lines(text, head.as_deref()))
+}
+
+fn lines(text: String, head: Option<&str>) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    if let Some(head) = head.and_then(|head| HeaderValue::from_str(head).ok()) {
+        response.headers_mut().insert(HEAD, head);
+    }
+    response
+}
+
+/// The effective policy: what all layers allow each tool together.
+pub(super) async fn policy(State(server): State<Arc<Server>>, Extension(caller): Extension<Caller>) -> Answer {
+    let tenant = caller.tenant()?;
+    let opened = server.tenants.opened(tenant).await?;
+    let loaded = opened.project.loaded();
+    let narrowed = tenant.layers(&caller.key);
+    let tools: Vec<Json> = loaded
+        .registry()
+        .tools()
+        .iter()
+        .map(|tool| {
+            let grant = loaded.policy().grant_of(tool);
+            let grant = if narrowed.is_empty() { grant } else { grant.meet(&Grant::new(narrowed.clone())) };
+            // `whole`: whether these rules are all that is allowed.
+            let rules =
+                agreed(&grant).into_iter().map(|one| json!({"key": one.key, "rules": one.rules, "whole": one.whole}));
+            let rules: Vec<Json> = rules.collect();
+            json!({"tool": tool.name, "allowed": loaded.policy().tools.decide(&tool.name).is_ok(), "rules": rules})
+        })
+        .collect();
+    Ok(answer(StatusCode::OK, &json!({"class": tenant.class.name, "tools": tools})))
+}

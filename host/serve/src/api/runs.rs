@@ -1,0 +1,246 @@
+//! Runs, their events, and the questions that they wait for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, Response, StatusCode};
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+
+use super::calls::narrowed;
+use super::{Caller, MAX_BODY, answer, once, parse, read};
+use crate::problem::Problem;
+use crate::role::Role;
+use crate::runs::{RunRecord, Work, log, shown};
+use crate::server::Server;
+use crate::tenants::now;
+
+type Answer = Result<Response<Body>, Problem>;
+
+/// Runs of a page, at most.
+const PAGE: usize = 100;
+/// Events that are sent at once.
+const EVENTS: usize = 100;
+/// After this time without an event a client gets a comment, so that both ends see that the other one is there.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The body of a new run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct New {
+    /// What the agent is asked.
+    input: String,
+    /// The session that is resumed.
+    session: Option<String>,
+    /// Rules that narrow its calls.
+    within: Option<Json>,
+}
+
+/// The body of an answer.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answered {
+    answer: YesOrNo,
+    args_digest: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum YesOrNo {
+    Yes,
+    No,
+}
+
+/// What part of a list is wanted.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+pub(super) async fn begin(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answer {
+    let bytes = read(body, MAX_BODY).await?;
+    once::once(&server, &caller, "runs", &headers, &bytes, || make(&server, &caller, &bytes)).await
+}
+
+async fn make(server: &Arc<Server>, caller: &Caller, bytes: &Bytes) -> Answer {
+    let New { input, session, within } = parse(bytes)?;
+    if input.trim().is_empty() {
+        return Err(Problem::invalid("`input` is empty"));
+    }
+    let within = within.map(|rules| narrowed(&rules)).transpose()?;
+    server.accepts_work().await?;
+    let tenant = caller.tenant()?;
+    if let Some(session) = &session {
+        server.runs.may_resume(&*server.tenants.store, caller, session).await?;
+    }
+    tenant.ledger.admit(now()).await.map_err(|refused| Problem::refused(&refused, now()))?;
+    let opened = server.tenants.opened(tenant).await?;
+    server.runs.begin(server, caller, opened, Work::Turn { input, session, within }).await
+}
+
+/// The record of a run, if this key may see it: a caller sees those of its own.
+async fn visible(server: &Server, caller: &Caller, id: &str) -> Result<(String, RunRecord), Problem> {
+    let tenant = caller.tenant()?.id();
+    let record = server.runs.record(&*server.tenants.store, &tenant, id).await?;
+    match is_visible(caller, &record) {
+        true => Ok((tenant, record)),
+        false => Err(Problem::not_found("there is no such run")),
+    }
+}
+
+fn is_visible(caller: &Caller, record: &RunRecord) -> bool {
+    caller.key.record.role != Role::Caller || record.key == caller.key.record.id
+}
+
+pub(super) async fn list(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    Query(Page { after, limit }): Query<Page>,
+) -> Answer {
+    let most = limit.unwrap_or(PAGE).clamp(1, PAGE);
+    let tenant = caller.tenant()?.id();
+    let page = server.runs.list(&*server.tenants.store, &tenant, after.as_deref(), most).await?;
+    // Of a whole page the last one is where the next begins, whoever may see it.
+    let next = page.last().filter(|_| page.len() == most).map(|record| record.id.clone());
+    let runs: Vec<Json> = page.iter().filter(|record| is_visible(&caller, record)).map(shown).collect();
+    Ok(answer(StatusCode::OK, &json!({"runs": runs, "next": next})))
+}
+
+pub(super) async fn show(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Answer {
+    let (_, record) = visible(&server, &caller, &id).await?;
+    Ok(answer(StatusCode::OK, &shown(&record)))
+}
+
+pub(super) async fn stop(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Answer {
+    visible(&server, &caller, &id).await?;
+    server.runs.stop(&id).await;
+    let (_, record) = visible(&server, &caller, &id).await?;
+    Ok(answer(StatusCode::OK, &shown(&record)))
+}
+
+/// Where a client has read to: the header of server-sent events, or a parameter for those who cannot send one.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Position {
+    after: Option<u64>,
+}
+
+pub(super) async fn events(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    Query(Position { after }): Query<Position>,
+    headers: HeaderMap,
+) -> Answer {
+    let (tenant, _) = visible(&server, &caller, &id).await?;
+    let last = headers.get(HeaderName::from_static("last-event-id"));
+    let last = match last.map(|value| value.to_str().ok().and_then(|text| text.parse().ok())) {
+        Some(None) => return Err(Problem::invalid("`Last-Event-ID` is the number of an event")),
+        Some(Some(last)) => Some(last),
+        None => after,
+    };
+    let reader = Reader { server, log: log(&tenant, &id), after: last.unwrap_or(0), is_over: false };
+    let body = Body::from_stream(stream::unfold(reader, |mut reader| async {
+        let next = reader.next().await?;
+        Some((next, reader))
+    }));
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    Ok(response)
+}
+
+/// Reads the log of a run, and waits for more until its end.
+struct Reader {
+    server: Arc<Server>,
+    log: String,
+    after: u64,
+    is_over: bool,
+}
+
+impl Reader {
+    /// The next events, or a sign that the server is there. None: the run has ended.
+    async fn next(&mut self) -> Option<Result<String, std::io::Error>> {
+        if self.is_over {
+            return None;
+        }
+        loop {
+            let lines = match self.server.tenants.store.lines(&self.log, self.after, EVENTS).await {
+                Ok(lines) => lines,
+                Err(error) => {
+                    self.is_over = true;
+                    return Some(Err(std::io::Error::other(error.to_string())));
+                }
+            };
+            if !lines.is_empty() {
+                let mut text = String::new();
+                for line in lines {
+                    self.after = line.position;
+                    let data = String::from_utf8_lossy(&line.bytes);
+                    let event: Json = serde_json::from_slice(&line.bytes).unwrap_or_default();
+                    let kind = event.get("type").and_then(Json::as_str).unwrap_or("event");
+                    self.is_over |= kind == "end";
+                    // A line of JSON has no line breaks in it.
+                    text.push_str(&format!("id: {}\nevent: {kind}\ndata: {data}\n\n", line.position));
+                }
+                return Some(Ok(text));
+            }
+            let more = self.server.tenants.store.longer(&self.log, self.after);
+            tokio::select! {
+                () = self.server.ending.cancelled() => return None,
+                more = more => if let Err(error) = more {
+                    self.is_over = true;
+                    return Some(Err(std::io::Error::other(error.to_string())));
+                },
+                () = tokio::time::sleep(HEARTBEAT) => return Some(Ok(": alive\n\n".to_owned())),
+            }
+        }
+    }
+}
+
+pub(super) async fn approvals(State(server): State<Arc<Server>>, Extension(caller): Extension<Caller>) -> Answer {
+    let open = server.runs.approvals(&*server.tenants.store, &caller.tenant()?.id()).await?;
+    let open: Vec<Json> = open
+        .iter()
+        .map(|one| {
+            json!({
+                "id": one.id, "run": one.run, "asked_by": one.asked_by, "tool": one.tool, "artifact": one.artifact,
+                "rule": one.rule, "arguments": one.arguments, "args_digest": one.args_digest, "expires": one.expires,
+            })
+        })
+        .collect();
+    Ok(answer(StatusCode::OK, &json!({"approvals": open})))
+}
+
+pub(super) async fn answer_question(
+    State(server): State<Arc<Server>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    body: Body,
+) -> Answer {
+    let Answered { answer: given, args_digest } = parse(&read(body, MAX_BODY).await?)?;
+    let (tenant, by) = (caller.tenant()?.id(), caller.key.record.id.clone());
+    let is_yes = given == YesOrNo::Yes;
+    let approval = server.runs.answer(&*server.tenants.store, (&tenant, &by), &id, is_yes, &args_digest).await?;
+    let word = approval.answer.map(|(word, _)| word);
+    Ok(answer(StatusCode::OK, &json!({"id": approval.id, "run": approval.run, "answer": word})))
+}

@@ -1,0 +1,37 @@
+//! `harness serve`: one process for many tenants, none of whom sees, slows down or bills another.
+//!
+//! - [`server`]: start, end, and what the interfaces share
+//! - [`data`]: the folder that everything is kept in
+//! - [`tenants`], [`tenant`]: all of them, and one
+//! - [`record`], [`key`], [`role`]: what is kept of them, and who may ask for what
+//! - [`seal`]: secrets at rest
+//! - [`archive`]: the upload of a project
+//! - [`rate`], [`budget`]: how often, and how much
+//! - `runs`: what goes on after its request was answered
+//! - `api`: the HTTP interface
+//! - [`problem`]: its errors
+//! - [`metrics`]: what is counted
+//!
+//! What a call may do is decided below: the class's host policy, the project's policy and the rules of tenant, key and call
+//! are layers of one grant. What is here decides who asks, how often, and what for.
+
+#![cfg_attr(test, expect(clippy::string_slice, reason = "tests cut texts they know"))]
+
+mod api;
+pub mod archive;
+pub mod budget;
+pub mod client;
+pub mod data;
+pub mod key;
+pub mod metrics;
+pub mod problem;
+pub mod rate;
+pub mod record;
+pub mod role;
+mod runs;
+pub mod seal;
+pub mod server;
+pub mod tenant;
+pub mod tenants;
+
+pub use server::{FirstKey, Server, Settings};

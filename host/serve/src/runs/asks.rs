@@ -1,0 +1,183 @@
+//! Questions whether calls of runs may be made, and their answers by people.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use harness_dispatch::confirm::{Answer, Confirmer, Question};
+use harness_store::{Expected, Store, Versioned};
+use harness_sys::digest::digest;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+
+use super::{Runs, bytes, fresh, place};
+use crate::problem::Problem;
+use crate::server::Server;
+use crate::tenants::now;
+
+/// Where it has questions whether calls may be made: `TENANT/APPROVAL`.
+pub(crate) const APPROVALS: &str = "approvals";
+/// How long a question waits for an answer, in milliseconds: a day.
+const PATIENCE: u64 = 86_400_000;
+
+/// A question whether a call may be made, as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Approval {
+    pub(crate) id: String,
+    pub(crate) run: String,
+    /// The key whose run asks.
+    pub(crate) asked_by: String,
+    pub(crate) tool: String,
+    /// The file of the tool.
+    pub(crate) artifact: String,
+    /// Why it is asked.
+    pub(crate) rule: String,
+    /// The arguments that will run.
+    pub(crate) arguments: Json,
+    /// Their digest: an answer names it.
+    pub(crate) args_digest: String,
+    /// Until when it may be answered, in milliseconds since 1970.
+    pub(crate) expires: u64,
+    /// The answer: `yes`, `no` or `expired`, with the key that gave it.
+    pub(crate) answer: Option<(String, String)>,
+}
+
+impl Runs {
+    /// Questions of a tenant that wait for an answer, the oldest first.
+    pub(crate) async fn approvals(&self, store: &dyn Store, tenant: &str) -> Result<Vec<Approval>, Problem> {
+        let mut open: Vec<Approval> = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let page = store.list(APPROVALS, &place(tenant, ""), after.as_deref(), 500).await?;
+            let Some((last, _)) = page.last() else { return Ok(open) };
+            after = Some(last.clone());
+            for (_, found) in &page {
+                let approval: Approval = serde_json::from_slice(&found.value).map_err(|_| Problem::fault())?;
+                if approval.answer.is_none() && approval.expires > now() {
+                    open.push(approval);
+                }
+            }
+        }
+    }
+
+    /// Answers a question. The first answer counts.
+    ///
+    /// # Errors
+    ///
+    /// There is no such question, it is about other arguments, it was answered, its time is over, or who answers has asked.
+    pub(crate) async fn answer(
+        &self,
+        store: &dyn Store,
+        (tenant, by): (&str, &str),
+        id: &str,
+        is_yes: bool,
+        args_digest: &str,
+    ) -> Result<Approval, Problem> {
+        let gone = |why: &str| Problem::new(StatusCode::CONFLICT, "answered", why);
+        let found = store.get(APPROVALS, &place(tenant, id)).await?;
+        let Versioned { version, value } = found.ok_or_else(|| Problem::not_found("there is no such question"))?;
+        let mut approval: Approval = serde_json::from_slice(&value).map_err(|_| Problem::fault())?;
+        if approval.asked_by == by {
+            return Err(Problem::new(StatusCode::FORBIDDEN, "own_call", "nobody approves a call of their own"));
+        }
+        if approval.args_digest != args_digest {
+            let why = "the answer is to other arguments than those that will run";
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "other_arguments", why));
+        }
+        if approval.answer.is_some() {
+            return Err(gone("it was answered already"));
+        }
+        if approval.expires <= now() {
+            return Err(gone("its time is over"));
+        }
+        // Only a run that waits is asked about: of a process that was ended, nothing waits.
+        if !self.waiting().contains_key(id) {
+            return Err(gone("the run that asked has ended"));
+        }
+        approval.answer = Some((if is_yes { "yes" } else { "no" }.to_owned(), by.to_owned()));
+        store.put(APPROVALS, &place(tenant, id), Expected::Version(version), bytes(&approval)?).await?;
+        if let Some(waits) = self.waiting().remove(id) {
+            let _ = waits.send(if is_yes { Answer::Yes } else { Answer::No });
+        }
+        Ok(approval)
+    }
+}
+
+/// Asks people whether calls of a run may be made.
+#[derive(Debug)]
+pub(super) struct Asks {
+    pub(super) server: Arc<Server>,
+    pub(super) tenant: String,
+    pub(super) run: String,
+    pub(super) asked_by: String,
+    pub(super) events: UnboundedSender<Json>,
+}
+
+impl Asks {
+    async fn ask(&self, question: &Question<'_>) -> Result<Answer, Problem> {
+        let approval = Approval {
+            id: fresh("apr"),
+            run: self.run.clone(),
+            asked_by: self.asked_by.clone(),
+            tool: question.tool.to_owned(),
+            artifact: question.artifact.to_owned(),
+            rule: question.rule.to_owned(),
+            arguments: question.arguments.clone(),
+            args_digest: digest(&question.arguments.to_string()),
+            expires: now().saturating_add(PATIENCE),
+            answer: None,
+        };
+        let (sender, receiver) = oneshot::channel();
+        self.server.runs.waiting().insert(approval.id.clone(), sender);
+        let _waits = Waits { runs: &self.server.runs, id: approval.id.clone() };
+        let store = &self.server.tenants.store;
+        store.put(APPROVALS, &place(&self.tenant, &approval.id), Expected::Absent, bytes(&approval)?).await?;
+        let _ = self.events.send(json!({
+            "type": "waiting", "approval": approval.id, "tool": approval.tool, "args_digest": approval.args_digest,
+        }));
+        let answer = match tokio::time::timeout(Duration::from_millis(PATIENCE), receiver).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => Answer::No,
+        };
+        let _ = self.events.send(json!({"type": "answered", "approval": approval.id, "answer": answer.name()}));
+        Ok(answer)
+    }
+}
+
+/// A question that waits. When it does so no more, nobody can answer it.
+struct Waits<'r> {
+    runs: &'r Runs,
+    id: String,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.runs.waiting().remove(&self.id);
+    }
+}
+
+impl Confirmer for Asks {
+    fn confirm<'a>(
+        &'a self,
+        question: &'a Question<'a>,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        // What cannot be asked is not allowed.
+        Box::pin(async move { self.ask(question).await.unwrap_or(Answer::No) })
+    }
+}
+
+/// Confirms nothing: a request that waits for its answer has nobody to ask.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NobodyWaits;
+
+impl Confirmer for NobodyWaits {
+    fn confirm<'a>(&'a self, _: &'a Question<'a>) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(std::future::ready(Answer::Nobody))
+    }
+
+    fn without(&self, _: &str) -> String {
+        "send the call with `Prefer: respond-async`, and let a key with the role `approver` answer".to_owned()
+    }
+}

@@ -1,0 +1,215 @@
+//! The server: what its interfaces share, its start and its end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness_artifact::server::ServerConfig;
+use harness_dispatch::{Host, HostOptions};
+use harness_mcp::http::{Limits, Listener, serve_connections};
+use harness_store::{Sqlite, Store};
+use hyper_util::service::TowerToHyperService;
+use tokio_util::sync::CancellationToken;
+
+use crate::api;
+use crate::data::DataFolder;
+use crate::key::hex;
+use crate::metrics::Metrics;
+use crate::problem::Problem;
+use crate::role::Role;
+use crate::runs::Runs;
+use crate::tenants::{Tenants, Wanted};
+use axum::http::StatusCode;
+
+/// Connections of all tenants at one time.
+const CONNECTIONS: usize = 10_000;
+/// How long an end of the server waits for calls that are under way.
+const DRAIN: Duration = Duration::from_secs(30);
+/// How often answers are removed that are kept no longer.
+const SWEEP: Duration = Duration::from_secs(3600);
+/// For how long it is believed that the store can be written, once it was.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+/// How a server is started.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The folder that everything is kept in.
+    pub data: PathBuf,
+    /// What tenants are given.
+    pub config: ServerConfig,
+    /// The folder that paths of the configuration are relative to.
+    pub beside: PathBuf,
+}
+
+/// A server with its tenants. Nobody is let in before [`serve`](Server::serve).
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) tenants: Tenants,
+    pub(crate) runs: Runs,
+    pub(crate) metrics: Metrics,
+    /// This start of the server, as no other.
+    pub(crate) boot: String,
+    /// Ends streams that nobody ends.
+    pub(crate) ending: CancellationToken,
+    data: DataFolder,
+    began: Instant,
+    written: std::sync::Mutex<Option<Instant>>,
+}
+
+/// The first key of the operator, which was just made.
+#[derive(Debug)]
+pub struct FirstKey {
+    /// The whole of it: nobody sees it again.
+    pub text: String,
+}
+
+impl Server {
+    /// Reads all that the data folder has, and ends runs that were under way when it was last written.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, in one line.
+    pub async fn open(settings: Settings) -> Result<(Arc<Self>, Option<FirstKey>), String> {
+        let data = DataFolder::open(&settings.data)?;
+        let sealer = data.sealer()?;
+        let store = Sqlite::open(data.path()).map_err(|error| error.to_string())?;
+        let store: Arc<dyn Store> = Arc::new(store);
+        let host = Host::new(HostOptions::default().instances(settings.config.instances));
+        let host = host.and_then(|host| host.with_roots(&[data.tenants()])).map_err(|error| error.to_string())?;
+        let policy_of = |file: &str| settings.beside.join(file);
+        let tenants = Tenants::load(store, host, data.clone(), sealer, &settings.config, policy_of).await?;
+        let server = Self {
+            tenants,
+            runs: Runs::default(),
+            metrics: Metrics::default(),
+            boot: hex::<8>(),
+            ending: CancellationToken::new(),
+            data,
+            began: Instant::now(),
+            written: std::sync::Mutex::default(),
+        };
+        server.runs.recover(&server.tenants.store).await.map_err(|error| error.to_string())?;
+        let first = match server.tenants.has_operator() {
+            true => None,
+            false => {
+                let label = "first key".to_owned();
+                let wanted = Wanted { tenant: None, role: Role::Operator, label, policy: None, expires: None };
+                let key = server.tenants.create_key(wanted).await;
+                Some(FirstKey { text: key.map_err(|problem| problem.as_json().to_string())?.text })
+            }
+        };
+        Ok((Arc::new(server), first))
+    }
+
+    /// Makes a tenant with a project of these files and a key of its owner, whose text is given back. None: there is a tenant
+    /// of this name.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong, in one line.
+    pub async fn demo(&self, tenant: &str, files: &[(&str, &str)]) -> Result<Option<String>, String> {
+        if self.tenants.tenant(tenant).is_some() {
+            return Ok(None);
+        }
+        let shown = |problem: Problem| problem.as_json().to_string();
+        let made = self.tenants.create(tenant, None, None).await.map_err(shown)?;
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+        let content = harness_plugin::content::Content::new(files).map_err(|why| why.to_string())?;
+        let packed = harness_plugin::archive::pack(&content).map_err(|why| why.to_string())?;
+        self.tenants.upload(&made, &packed).await.map_err(shown)?;
+        let (tenant, label) = (Some(tenant.to_owned()), "demo".to_owned());
+        let wanted = Wanted { tenant, role: Role::Owner, label, policy: None, expires: None };
+        Ok(Some(self.tenants.create_key(wanted).await.map_err(shown)?.text))
+    }
+
+    /// The folder that everything is kept in.
+    pub fn data(&self) -> &DataFolder {
+        &self.data
+    }
+
+    /// Lets tenants in at one listener, and the operator at another one, until `end` is there. Then nothing new is begun,
+    /// what is under way is waited for, for half a minute, and what was used is written.
+    ///
+    /// # Errors
+    ///
+    /// That nobody can be let in, or what was used cannot be written.
+    pub async fn serve<T>(
+        self: &Arc<Self>,
+        tenants: Listener,
+        operator: Listener,
+        end: impl Future<Output = T>,
+    ) -> std::io::Result<T> {
+        let stop = CancellationToken::new();
+        let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
+        let admin = {
+            let (server, limits, stop) = (self.clone(), limits.clone(), stop.clone());
+            let router = TowerToHyperService::new(api::operator(&server));
+            tokio::spawn(
+                async move { serve_connections(operator, limits, router, stop.cancelled_owned(), || ()).await },
+            )
+        };
+        let sweeper = {
+            let server = self.clone();
+            tokio::spawn(async move {
+                let mut due = tokio::time::interval(SWEEP);
+                loop {
+                    due.tick().await;
+                    // What the store does not let go of now is removed the next time.
+                    let _ = api::sweep(&*server.tenants.store).await;
+                }
+            })
+        };
+        let router = TowerToHyperService::new(api::tenants(self));
+        let served = serve_connections(tenants, limits, router, end, || self.ending.cancel()).await;
+        let drained = tokio::time::timeout(DRAIN, self.runs.stop_every()).await;
+        drop(drained);
+        stop.cancel();
+        sweeper.abort();
+        if let Ok(Err(error)) = admin.await {
+            return Err(error);
+        }
+        let ended = served?;
+        for tenant in self.tenants.all() {
+            tenant.ledger.settle().await.map_err(|error| std::io::Error::other(error.to_string()))?;
+        }
+        Ok(ended)
+    }
+
+    /// Nanoseconds since the server was started: a clock that does not go back.
+    pub(crate) fn monotonic(&self) -> u64 {
+        // From a minute on, so that a meter has its whole burst at the start.
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(60_000_000_000)
+    }
+
+    /// Whether work may begin: the server is not ending, and what happens can be written.
+    pub(crate) async fn accepts_work(&self) -> Result<(), Problem> {
+        if self.ending.is_cancelled() {
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", "the server is ending").again(5));
+        }
+        let is_believed = |at: Instant| at.elapsed() < BELIEVED;
+        if self.written.lock().is_ok_and(|written| written.is_some_and(is_believed)) {
+            return Ok(());
+        }
+        self.tenants.store.is_writable().await?;
+        if let Ok(mut written) = self.written.lock() {
+            *written = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Writes a whole copy of the store into the folder `backups`, under this name.
+    pub(crate) async fn backup(&self, name: &str) -> Result<String, Problem> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if name.is_empty() || name.len() > 100 || !name.bytes().all(is_plain) {
+            return Err(Problem::invalid("`name` is 1 to 100 letters, digits, `-` and `_`"));
+        }
+        let folder = self.data.path().join("backups");
+        harness_sys::tree::create(&folder).map_err(|_| Problem::fault())?;
+        let file = folder.join(format!("{name}.db"));
+        if harness_sys::is_there(&file) {
+            return Err(Problem::new(StatusCode::CONFLICT, "exists", "there is a backup of this name"));
+        }
+        self.tenants.store.backup(&file).await?;
+        Ok(file.display().to_string())
+    }
+}

@@ -1,0 +1,366 @@
+//! One tenant: its record, its meters, and its project once something was asked of it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use harness_agent::{Configured, Models};
+use harness_artifact::server::{Rate, TenantClass};
+use harness_capability::env::Variables;
+use harness_capability::system::System;
+use harness_dispatch::{Host, OpenError, Options, Project};
+use harness_plugin::content::Content;
+use harness_policy::layer::Layer;
+use harness_registry::Machine;
+use harness_sandbox::scheduling::quota::Quota;
+use harness_store::Store;
+use harness_sys::{self as sys, private, tree};
+use tokio::sync::{Mutex, Semaphore};
+
+use crate::archive::OF_HOST;
+use crate::budget::Ledger;
+use crate::key::{KeyRecord, narrowing};
+use crate::rate::Meter;
+use crate::record::TenantRecord;
+
+/// Requests of a tenant in a minute where its class does not say.
+const REQUESTS: Rate = Rate { per_minute: 6_000, burst: 600 };
+
+/// A class of tenants, with its defaults filled in.
+#[derive(Debug, Clone)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// The host policy of its projects.
+    pub policy: PathBuf,
+    /// What each project may have of the host.
+    pub quota: Quota,
+    /// Requests to the interface.
+    pub requests: Rate,
+    /// Runs of agents at one time.
+    pub runs: usize,
+    /// Bytes of the files of a workspace.
+    pub workspace_bytes: u64,
+    /// Files of a workspace.
+    pub workspace_files: u64,
+    /// What the configuration says.
+    pub given: TenantClass,
+}
+
+impl Class {
+    /// A class of the configuration; `policy` is the file of its host policy.
+    pub fn new(name: &str, given: TenantClass, policy: PathBuf) -> Self {
+        let quota = Quota::default()
+            .weight(given.weight.unwrap_or(100))
+            .concurrent_calls(given.concurrent_calls.unwrap_or(64))
+            .queued_calls(given.queued_calls.unwrap_or(1_000))
+            .memory_bytes(given.memory_bytes.unwrap_or(1 << 30));
+        Self {
+            name: name.to_owned(),
+            policy,
+            quota,
+            requests: given.requests.unwrap_or(REQUESTS),
+            runs: given.concurrent_runs.map_or(8, |runs| usize::try_from(runs).unwrap_or(usize::MAX)),
+            workspace_bytes: given.workspace_bytes.unwrap_or(256 << 20),
+            workspace_files: given.workspace_files.unwrap_or(10_000),
+            given,
+        }
+    }
+}
+
+/// A key of a tenant, ready to be used.
+#[derive(Debug)]
+pub struct Key {
+    /// As it is kept.
+    pub record: KeyRecord,
+    /// The rules that narrow its calls.
+    pub layer: Option<Layer>,
+    /// When it was last used, in milliseconds since 1970; 0: not since the server was started.
+    pub used: AtomicU64,
+}
+
+impl Key {
+    /// A key as it is kept.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with its rules.
+    pub fn new(record: KeyRecord) -> Result<Self, String> {
+        let layer =
+            record.policy.as_deref().map(|rules| narrowing(&format!("key {}", record.id), rules)).transpose()?;
+        Ok(Self { record, layer, used: AtomicU64::new(0) })
+    }
+
+    /// Says that it is used.
+    pub fn touch(&self, now: u64) {
+        self.used.store(now, Ordering::Relaxed);
+    }
+}
+
+/// A project that is open, with the models that it names.
+pub struct Opened {
+    /// The project.
+    pub project: Project,
+    /// Its models, at public addresses alone.
+    pub models: Arc<dyn Models>,
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Opened")
+    }
+}
+
+/// A tenant. Until something is asked of its project, nothing of that is in memory.
+#[derive(Debug)]
+pub struct Tenant {
+    /// As it is kept.
+    record: RwLock<Arc<TenantRecord>>,
+    /// The rules of its record.
+    layer: RwLock<Option<Layer>>,
+    /// Its class.
+    pub class: Arc<Class>,
+    /// Its folder.
+    folder: PathBuf,
+    /// Its requests.
+    pub requests: Meter,
+    /// What it uses.
+    pub ledger: Ledger,
+    /// Runs at one time.
+    pub runs: Arc<Semaphore>,
+    /// Its project. Held while that is opened or replaced.
+    opened: Mutex<Option<Arc<Opened>>>,
+    /// Whether it was removed: what was asked before is not done after.
+    is_removed: AtomicBool,
+}
+
+impl Tenant {
+    /// A tenant as it is kept.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with its rules.
+    pub fn new(
+        record: TenantRecord,
+        class: Arc<Class>,
+        folder: PathBuf,
+        store: Arc<dyn Store>,
+    ) -> Result<Self, String> {
+        let layer = of_record(&record)?;
+        let ledger = Ledger::new(&record.id, &class.given.budgets, store);
+        Ok(Self {
+            layer: RwLock::new(layer),
+            requests: Meter::new(class.requests),
+            runs: Arc::new(Semaphore::new(class.runs)),
+            ledger,
+            class,
+            folder,
+            record: RwLock::new(Arc::new(record)),
+            opened: Mutex::default(),
+            is_removed: AtomicBool::new(false),
+        })
+    }
+
+    /// As it is kept.
+    pub fn record(&self) -> Arc<TenantRecord> {
+        self.record.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Its identifier.
+    pub fn id(&self) -> String {
+        self.record().id.clone()
+    }
+
+    /// Takes another record of it in force.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with its rules; the one before stays.
+    pub fn set_record(&self, record: TenantRecord) -> Result<(), String> {
+        let layer = of_record(&record)?;
+        *self.layer.write().unwrap_or_else(PoisonError::into_inner) = layer;
+        *self.record.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(record);
+        Ok(())
+    }
+
+    /// What narrows each call with a key: the tenant's rules, and the key's.
+    pub fn layers(&self, key: &Key) -> Vec<Layer> {
+        let own = self.layer.read().unwrap_or_else(PoisonError::into_inner).clone();
+        own.into_iter().chain(key.layer.clone()).collect()
+    }
+
+    /// The folder of its project.
+    pub fn project_folder(&self) -> PathBuf {
+        self.folder.join("project")
+    }
+
+    /// The folder that its tools work in.
+    pub fn workspace(&self) -> PathBuf {
+        self.folder.join("workspace")
+    }
+
+    /// Its project, if it is open already.
+    pub async fn now_open(&self) -> Option<Arc<Opened>> {
+        self.opened.lock().await.clone()
+    }
+
+    /// Its project. The first time it is opened, and its files are written where they are not there.
+    ///
+    /// # Errors
+    ///
+    /// It has none, or it cannot be opened.
+    pub async fn opened(
+        &self,
+        host: &Host,
+        store: &dyn Store,
+        variables: impl AsyncSecrets,
+    ) -> Result<Arc<Opened>, Unopened> {
+        let mut opened = self.opened.lock().await;
+        if let Some(opened) = &*opened {
+            return Ok(opened.clone());
+        }
+        self.is_there()?;
+        let digest = self.record().project.clone().ok_or(Unopened::None)?;
+        if !self.has(&digest) {
+            let packed = store.blob(&digest).await.map_err(Unopened::Store)?;
+            let packed =
+                packed.ok_or_else(|| Unopened::Host("the files of the project are not in the store".to_owned()))?;
+            let content = harness_plugin::archive::unpack(&packed).map_err(|why| Unopened::Host(why.to_string()))?;
+            self.write(&content, &digest).map_err(|error| Unopened::Host(error.to_string()))?;
+        }
+        let variables = variables.read().await?;
+        let new = Arc::new(self.open(host, variables).await?);
+        *opened = Some(new.clone());
+        Ok(new)
+    }
+
+    /// Whether its folder has the files of this project, whole.
+    fn has(&self, digest: &str) -> bool {
+        sys::read_at_most(&self.marker(), 256).is_ok_and(|there| there == digest)
+    }
+
+    fn marker(&self) -> PathBuf {
+        self.folder.join("project.digest")
+    }
+
+    /// Writes the files of a project. The marker is there only while they are whole.
+    fn write(&self, content: &Content, digest: &str) -> std::io::Result<()> {
+        private::remove(&self.marker())?;
+        tree::create(&self.workspace())?;
+        tree::replace(&self.project_folder(), &OF_HOST, content.files())?;
+        private::write(&self.marker(), digest)
+    }
+
+    fn options(&self, variables: Variables) -> Options {
+        Options {
+            workspace: Some(self.workspace()),
+            quota: self.class.quota,
+            system: System::default().with_variables(variables),
+            machine: Machine::Server(self.class.policy.clone()),
+            ..Options::default()
+        }
+    }
+
+    async fn open(&self, host: &Host, variables: Variables) -> Result<Opened, Unopened> {
+        let (host, root, options) = (host.clone(), self.project_folder(), self.options(variables.clone()));
+        let models_root = root.clone();
+        let project = off_thread(move || host.open(&root, options)).await?.map_err(Unopened::Project)?;
+        let models = Configured::new(&models_root, &project.loaded().policy().models, &variables).at_public_addresses();
+        Ok(Opened { project, models: Arc::new(models) })
+    }
+
+    /// Whether a project can be opened for this tenant: as if it was uploaded, and nothing else changes.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub async fn try_out(&self, host: &Host, content: &Content) -> Result<(), Unopened> {
+        let folder = self.folder.join(format!("incoming-{}", crate::key::hex::<8>()));
+        let host_error = |error: std::io::Error| Unopened::Host(error.to_string());
+        self.is_there()?;
+        tree::create(&self.folder).map_err(host_error)?;
+        tree::create(&self.workspace()).map_err(host_error)?;
+        let written = tree::write(&folder, content.files());
+        let opened = match written {
+            Ok(()) => {
+                let options = Options { audit: false, ..self.options(Variables::default()) };
+                let (host, root) = (host.clone(), folder.clone());
+                off_thread(move || host.open(&root, options)).await.and_then(|opened| opened.map_err(Unopened::Project))
+            }
+            Err(error) => Err(host_error(error)),
+        };
+        tree::remove(&folder).map_err(host_error)?;
+        opened.map(|_| ())
+    }
+
+    /// Takes the files of another project in force. Calls that are under way keep what they began with.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be written, or opened.
+    pub async fn replace(&self, content: &Content, digest: &str) -> Result<(), Unopened> {
+        let opened = self.opened.lock().await;
+        self.is_there()?;
+        self.write(content, digest).map_err(|error| Unopened::Host(error.to_string()))?;
+        if let Some(opened) = opened.clone() {
+            off_thread(move || opened.project.reload()).await?.map_err(Unopened::Project)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the next call open the project anew, with the secrets that there are then.
+    pub async fn forget(&self) {
+        *self.opened.lock().await = None;
+    }
+
+    /// Removes its folder, with the record of its calls.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub async fn remove(&self) -> std::io::Result<()> {
+        let mut opened = self.opened.lock().await;
+        self.is_removed.store(true, Ordering::Release);
+        *opened = None;
+        tree::remove(&self.folder).map(|_| ())
+    }
+
+    /// That it was not removed.
+    fn is_there(&self) -> Result<(), Unopened> {
+        if self.is_removed.load(Ordering::Acquire) { Err(Unopened::None) } else { Ok(()) }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// The secrets of a tenant, read when they are needed.
+pub trait AsyncSecrets {
+    /// Reads them.
+    fn read(self) -> impl Future<Output = Result<Variables, Unopened>> + Send;
+}
+
+/// Why a project is not open.
+#[derive(Debug)]
+pub enum Unopened {
+    /// There is none yet.
+    None,
+    /// It cannot be opened.
+    Project(OpenError),
+    /// What the store says.
+    Store(harness_store::StoreError),
+    /// The server failed.
+    Host(String),
+}
+
+/// Does what waits for the disk on a thread for that.
+async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Unopened> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Unopened::Host("the project was not opened".to_owned()))
+}
+
+fn of_record(record: &TenantRecord) -> Result<Option<Layer>, String> {
+    record.policy.as_deref().map(|rules| narrowing(&format!("tenant {}", record.id), rules)).transpose()
+}

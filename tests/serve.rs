@@ -1,0 +1,52 @@
+//! `harness serve` from outside: the binary, its operator at the socket, and tenants over HTTP.
+//!
+//! - `apart`: what one tenant tries on another, each with a control
+//! - `budgets`: what a tenant may use, and what happens then
+//! - `calls`: calls of tools, and requests that are repeated
+//! - `chat`: the agent as a model
+//! - `files`: the files of a workspace
+//! - `hostile`: uploads and requests that are made to do harm
+//! - `keys`: keys and their roles
+//! - `page`: what docs/serve.md and docs/api.md show
+//! - `runs`: runs of agents, their events, and questions to people
+//! - `site`: a server with its data folder
+//! - `start`: start, end and the death of the process
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::panic,
+    dead_code,
+    reason = "tests, and helpers of other tests"
+)]
+
+#[path = "serve/apart.rs"]
+mod apart;
+#[path = "serve/budgets.rs"]
+mod budgets;
+#[path = "serve/calls.rs"]
+mod calls;
+#[path = "serve/chat.rs"]
+mod chat;
+#[path = "mcp/client.rs"]
+mod client;
+#[path = "serve/files.rs"]
+mod files;
+#[path = "serve/hostile.rs"]
+mod hostile;
+#[path = "serve/keys.rs"]
+mod keys;
+#[path = "serve/page.rs"]
+mod page;
+#[path = "cli/project.rs"]
+mod project;
+#[path = "serve/runs.rs"]
+mod runs;
+#[path = "serve/site.rs"]
+mod site;
+#[path = "serve/start.rs"]
+mod start;
+#[path = "mcp/web.rs"]
+mod web;
