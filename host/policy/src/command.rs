@@ -16,7 +16,7 @@ use super::watch::Request;
 pub use folder::FolderRule;
 pub use network::{CommandNetwork, CommandReach};
 pub use rule::CommandRule;
-pub use variable::is_identifier;
+pub use variable::{changes_programs, is_identifier};
 
 /// What a layer says of commands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! What the store has of a tenant.
 
+use harness_policy::command::changes_programs;
 use serde::{Deserialize, Serialize};
 
 /// Characters of the identifier of a tenant.
@@ -48,7 +49,17 @@ pub fn secret_problem(name: &str) -> Option<&'static str> {
     let fits = (1..=100).contains(&name.len())
         && name.bytes().all(is_plain)
         && !name.starts_with(|c: char| c.is_ascii_digit());
-    (!fits).then_some("a name is 1 to 100 letters, digits and `_`, and does not begin with a digit")
+    if !fits {
+        return Some("a name is 1 to 100 letters, digits and `_`, and does not begin with a digit");
+    }
+    is_of_server(name).then_some("a variable of this name would change how the server or its programs work")
+}
+
+/// Whether the server, or a program that it starts, goes by a variable of this name: the secrets of a tenant are its
+/// variables, and with a `HOME` of its choice it would have the logins and the plugins of whoever runs the server.
+pub(crate) fn is_of_server(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    changes_programs(name) || upper.starts_with("XDG_") || upper.starts_with("HARNESS_")
 }
 
 #[cfg(test)]
@@ -64,6 +75,19 @@ mod tests {
             assert!(id_problem(id).is_some(), "{id}");
         }
         assert_eq!(secret_problem("API_KEY2"), None);
+        for name in [
+            "HOME",
+            "home",
+            "PATH",
+            "XDG_STATE_HOME",
+            "XDG_CACHE_HOME",
+            "LD_PRELOAD",
+            "HARNESS_X",
+            "GIT_DIR",
+            "https_proxy",
+        ] {
+            assert!(secret_problem(name).is_some_and(|why| why.contains("the server")), "{name}");
+        }
         for name in ["", "2A", "A-B", "A/B", "A=B", "Ä", &"A".repeat(101)] {
             assert!(secret_problem(name).is_some(), "{name}");
         }

@@ -418,8 +418,10 @@ impl AsyncSecrets for Secrets<'_> {
     async fn read(self) -> Result<Variables, Unopened> {
         let prefix = format!("{}/", self.tenant.id());
         let sealed = self.all.values(SECRETS, &prefix).await.map_err(Unopened::Store)?;
+        let of_tenant = |place: &str| !record::is_of_server(place.strip_prefix(&prefix).unwrap_or(place));
         sealed
             .into_iter()
+            .filter(|(place, _)| of_tenant(place))
             .map(|(place, sealed)| {
                 let value = self.all.sealer.open(&place, &sealed).map_err(|why| Unopened::Host(why.to_owned()))?;
                 Ok((place.strip_prefix(&prefix).unwrap_or(&place).to_owned(), value))

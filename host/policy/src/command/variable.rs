@@ -135,8 +135,9 @@ pub fn is_identifier(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// In any letter case: `http_proxy` counts as well as `HTTP_PROXY`.
-fn changes_programs(name: &str) -> bool {
+/// Whether a variable of this name changes how programs load or run. In any letter case: `http_proxy` counts as well as
+/// `HTTP_PROXY`.
+pub fn changes_programs(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || SUFFIXES.iter().any(|suffix| name.ends_with(suffix))

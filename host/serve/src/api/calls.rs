@@ -109,7 +109,9 @@ pub(crate) fn narrowed(rules: &Json) -> Result<Layer, Problem> {
 /// Counts what a call used.
 pub(crate) fn spend(server: &Server, caller: &Caller, report: &CallReport) -> Result<(), Problem> {
     let (tenant, now) = (caller.tenant()?, now());
-    tenant.ledger.spend(now, Resource::Calls, 1);
+    // One for which there was no room was not made.
+    let calls = u64::from(!matches!(report.outcome, Outcome::Busy(_)));
+    tenant.ledger.spend(now, Resource::Calls, calls);
     tenant.ledger.spend(now, Resource::Fuel, report.total().fuel);
     server.metrics.called(report.outcome.name(), report.usage.wall);
     Ok(())
