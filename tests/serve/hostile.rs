@@ -2,6 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 
+use harness_testing::skip::{Need, skipped};
+use harness_wall::Offers;
 use serde_json::{Value as Json, json};
 use tar::{Builder, EntryType, Header};
 
@@ -125,6 +127,36 @@ fn a_project_grants_itself_nothing_that_its_class_does_not() {
             assert!(reply["error"]["hint"].as_str().unwrap().contains("default-policy.yaml"), "{reply}");
         }
     }
+}
+
+/// What a class grants of commands, a tenant has behind the wall: its workspace and the machine's programs.
+#[test]
+fn commands_of_a_tenant_see_nothing_of_the_server() {
+    if skipped(Need::Namespaces, Offers::get().namespaces.is_ok()) {
+        return;
+    }
+    let class = "network: { allowed_domains: [] }\nsandbox: { exec: { allow: [cat, ls] }, env: [] }\n";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("class.yaml"), class).unwrap();
+    std::fs::write(folder.path().join("serve.yaml"), "classes: { default: { policy: class.yaml } }\n").unwrap();
+    let site = Site::start(std::sync::Arc::new(folder), &[]);
+    let script = "def run(args):\n    return exec.run(args['program'], [args['path']])\n";
+    let parameters = "parameters: { program: { type: string }, path: { type: string } }\n";
+    let project = Project::new().policy("sandbox: { exec: { allow: [cat, ls, id] } }\n").tool("it", parameters, script);
+    let (acme, other) = (site.tenant("acme", &project), site.tenant("other", &project));
+    assert_eq!(site.ask(&acme.key, "PUT /v1/files/own.txt", &json!("mine")).status, 200);
+    let run = |program: &str, path: &str| site.call(&acme.key, "it", json!({"program": program, "path": path})).json();
+    let data = site.data();
+    for path in ["admin.key", "sealing.key", "store.db", "tenants/other/project/.harness/harness.md", "../class.yaml"] {
+        let ran = run("cat", data.join(path).to_str().unwrap());
+        assert_eq!((&ran["outcome"], &ran["result"]["stdout"]), (&json!("completed"), &json!("")), "{path}: {ran}");
+        assert_ne!(ran["result"]["exit_code"], 0, "{path}: {ran}");
+    }
+    assert_eq!(run("ls", data.join("tenants").to_str().unwrap())["result"]["stdout"].as_str().unwrap().trim(), "acme");
+    // The control, and a command that the class does not grant.
+    assert_eq!(run("cat", "own.txt")["result"]["stdout"], "\"mine\"");
+    assert_eq!(run("id", "-u")["outcome"], "denied");
+    assert_eq!(site.get(&other.key, "/v1/files").json(), json!({"files": []}));
 }
 
 #[test]
