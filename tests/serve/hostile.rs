@@ -180,7 +180,7 @@ fn secrets_are_sealed_and_never_read_back() {
         let bytes = std::fs::read(site.data().join(file)).unwrap_or_default();
         assert!(!bytes.windows(marker.len()).any(|part| part == marker.as_bytes()), "{file}");
     }
-    // With one of these a tenant would have the logins and the plugins of whoever runs the server.
+    // With one of these a tenant would have the operator's logins and plugins.
     for name in ["a-b", "a%2Fb", "..", "1A", "HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "PATH", "LD_PRELOAD"] {
         let reply = site.ask(&acme.key, &format!("PUT /v1/secrets/{name}"), &json!({"value": "x"}));
         assert!(reply.status >= 400, "{name}: {reply:?}");

@@ -129,6 +129,27 @@ fn a_caller_sees_its_own_runs_and_others_all() {
     assert_eq!(site.get(&site.key("acme", "auditor"), "/v1/runs").json()["runs"][0]["id"], run);
 }
 
+/// A script reports progress as often as it likes, and the log of its run is bounded.
+#[test]
+fn a_log_of_a_run_is_bounded_and_its_end_is_there() {
+    let site = Site::open();
+    let script = "def run(args):\n    for n in range(1000):\n        progress(n, 1000, 'x')\n    return 'done'\n";
+    // What one call reports is bounded already; a model may make many.
+    let calls = vec!["{ name: it, args: {} }"; 12].join(", ");
+    let replies = format!("- tool_calls: [{calls}]\n- text: all done\n");
+    let project = Project::new()
+        .policy("model: { provider: script, script: replies.yaml }\n")
+        .tool("it", "timeout_ms: 60000\n", script)
+        .file("replies.yaml", &replies);
+    let acme = site.tenant("acme", &project);
+    let run = site.begin(&acme.key, "do it");
+    let events = site.events(&acme.key, &run, "");
+    let kinds: Vec<&str> = events.iter().map(|(_, event)| event["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds.len(), 1 + 10_000 + 1 + 1, "{:?}", kinds.last());
+    assert_eq!(kinds[kinds.len() - 2..], ["truncated", "end"]);
+    assert_eq!(events.last().unwrap().1["answer"], "all done");
+}
+
 #[test]
 fn a_run_that_cannot_be_begun_leaves_nothing() {
     let site = Site::open();

@@ -42,7 +42,7 @@ pub struct Catalogue {
     pub expires: Option<Expiry>,
 }
 
-/// The end of an index. One that is older is not used: whoever keeps an index from others cannot do so for ever.
+/// The end of an index. One that is older is not used: a mirror cannot withhold newer indexes forever.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expiry {
     /// As it is written.

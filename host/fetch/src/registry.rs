@@ -280,7 +280,7 @@ mod tests {
                         }
                         counted.fetch_add(1, Ordering::Relaxed);
                     }
-                    // The clock goes on until the last byte was read.
+                    // The deadline covers the last byte too.
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 });
             }

@@ -8,7 +8,6 @@ use std::fmt;
 use harness_artifact::policy::layer;
 use harness_policy::layer::Layer;
 use harness_sys as sys;
-use harness_sys::digest::digest;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
@@ -94,12 +93,7 @@ pub fn label_problem(label: &str) -> Option<&'static str> {
 }
 
 impl KeyRecord {
-    /// Whether this is the text of the key, in a time that does not depend on where they differ.
-    pub fn is(&self, text: &str) -> bool {
-        self.has_digest(&digest(text))
-    }
-
-    /// The same by the digest of the text.
+    /// Whether this is the digest of the key, in a time that does not depend on where they differ.
     pub(crate) fn has_digest(&self, of: &str) -> bool {
         self.digest.as_bytes().ct_eq(of.as_bytes()).into()
     }
@@ -122,6 +116,8 @@ pub fn narrowing(of: &str, rules: &str) -> Result<Layer, String> {
 
 #[cfg(test)]
 mod tests {
+    use harness_sys::digest::digest;
+
     use super::*;
 
     #[test]
@@ -151,7 +147,11 @@ mod tests {
             created: 0,
             expires: Some(10),
         };
-        assert!(record.is(&key.text) && !record.is(&NewKey::random().text) && !record.is(""));
+        assert!(
+            record.has_digest(&digest(&key.text))
+                && !record.has_digest(&digest(&NewKey::random().text))
+                && !record.has_digest("")
+        );
         assert_eq!([9, 10, 11].map(|now| record.is_valid(now)), [true, false, false]);
         assert!(!serde_json::to_string(&record).unwrap().contains(&key.text[20..]));
     }

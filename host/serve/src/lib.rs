@@ -1,4 +1,4 @@
-//! `harness serve`: one process for many tenants, none of whom sees, slows down or bills another.
+//! `harness serve`: one process for many tenants, each with its own project, keys, budgets and audit log.
 //!
 //! - [`server`]: start, end, and what the interfaces share
 //! - [`data`]: the folder that everything is kept in
@@ -7,7 +7,7 @@
 //! - [`seal`]: secrets at rest
 //! - [`archive`]: the upload of a project
 //! - [`rate`], [`budget`]: how often, and how much
-//! - `runs`: what goes on after its request was answered
+//! - `runs`: turns of agents and asynchronous calls, which continue after the response
 //! - `api`: the HTTP interface
 //! - [`problem`]: its errors
 //! - [`metrics`]: what is counted

@@ -52,11 +52,6 @@ impl Problem {
         self
     }
 
-    /// The status of its answer.
-    pub fn status(&self) -> StatusCode {
-        self.0.status
-    }
-
     /// Who asks has shown no key that counts. Which part of it is wrong is not said.
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "the key is missing, unknown or expired")

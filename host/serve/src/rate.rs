@@ -85,7 +85,7 @@ mod tests {
     }
 
     proptest! {
-        /// Never more than the share of the time and a burst, whenever they come; and never less for who waits as told.
+        /// Never more than the rate's share of the elapsed time and one burst; a caller that waits for `again` is admitted.
         #[test]
         fn no_more_than_the_share_and_a_burst(
             per_minute in 1u32..100_000, burst in 1u32..1_000, steps in prop::collection::vec(0u64..2_000_000_000, 1..400),

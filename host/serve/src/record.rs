@@ -56,7 +56,7 @@ pub fn secret_problem(name: &str) -> Option<&'static str> {
 }
 
 /// Whether the server, or a program that it starts, goes by a variable of this name: the secrets of a tenant are its
-/// variables, and with a `HOME` of its choice it would have the logins and the plugins of whoever runs the server.
+/// variables, and with a `HOME` of its choice it would have the operator's logins and plugins.
 pub(crate) fn is_of_server(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     changes_programs(name) || upper.starts_with("XDG_") || upper.starts_with("HARNESS_")

@@ -1,4 +1,4 @@
-//! Runs: what goes on after its request was answered. A turn of the tenant's agent, or a call that was not waited for.
+//! Runs: turns of a tenant's agent and asynchronous calls, which continue after the response.
 //!
 //! A run has a record and a log in the store: a line for each event, in order, and `end` as the last. Both are there before
 //! the request is answered. Who reads the log sees the same, at whichever moment, as often as wanted.

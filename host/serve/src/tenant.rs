@@ -1,7 +1,7 @@
 //! One tenant: its record, its meters, and its project once something was asked of it.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -200,11 +200,6 @@ impl Tenant {
         self.folder.join("workspace")
     }
 
-    /// Its project, if it is open already.
-    pub async fn now_open(&self) -> Option<Arc<Opened>> {
-        self.opened.lock().await.clone()
-    }
-
     /// Its project. The first time it is opened, and its files are written where they are not there.
     ///
     /// # Errors
@@ -329,11 +324,6 @@ impl Tenant {
     /// That it was not removed.
     fn is_there(&self) -> Result<(), Unopened> {
         if self.is_removed.load(Ordering::Acquire) { Err(Unopened::None) } else { Ok(()) }
-    }
-
-    /// Its folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
     }
 }
 

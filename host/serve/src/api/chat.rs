@@ -135,7 +135,7 @@ async fn job(server: &Server, caller: &Caller, asked: &Asked) -> Result<Job, Pro
     if let Some(session) = known.and_then(|known| String::from_utf8(known.value).ok()) {
         return Ok(Job::Turn { input: text, session: Some(session) });
     }
-    Ok(Job::Turn { input: told(before, &text), session: None })
+    Ok(Job::Turn { input: with_transcript(before, &text), session: None })
 }
 
 /// Where the store has the session of a conversation that went so.
@@ -149,8 +149,8 @@ fn place(caller: &Caller, messages: &[Message]) -> Result<String, Problem> {
     Ok(format!("{}/{}/{}", caller.tenant()?.id(), caller.key.record.id, digest(&text)))
 }
 
-/// A message with what the client says went before it.
-fn told(before: &[Message], text: &str) -> String {
+/// A message, after a transcript of the earlier ones as the client sent them.
+fn with_transcript(before: &[Message], text: &str) -> String {
     let said: Vec<String> = before
         .iter()
         .map(|message| (message.role.as_str(), message.text()))

@@ -112,7 +112,7 @@ pub(super) async fn list(
     let most = limit.unwrap_or(PAGE).clamp(1, PAGE);
     let tenant = caller.tenant()?.id();
     let page = server.runs.list(&*server.tenants.store, &tenant, after.as_deref(), most).await?;
-    // Of a whole page the last one is where the next begins, whoever may see it.
+    // The last run of a full page is the cursor of the next one, also if this key may not see that run.
     let next = page.last().filter(|_| page.len() == most).map(|record| record.id.clone());
     let runs: Vec<Json> = page.iter().filter(|record| is_visible(&caller, record)).map(shown).collect();
     Ok(answer(StatusCode::OK, &json!({"runs": runs, "next": next})))

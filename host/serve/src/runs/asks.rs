@@ -40,7 +40,7 @@ pub(crate) struct Approval {
     pub(crate) args_digest: String,
     /// Until when it may be answered, in milliseconds since 1970.
     pub(crate) expires: u64,
-    /// The answer: `yes`, `no` or `expired`, with the key that gave it.
+    /// The answer, `yes` or `no`, with the key that gave it. None: it waits, expired, or its run has ended.
     pub(crate) answer: Option<(String, String)>,
 }
 

@@ -1,5 +1,6 @@
 //! One run that is under way: its work, its events and its end.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
@@ -25,6 +26,9 @@ use crate::problem::Problem;
 use crate::server::Server;
 use crate::tenant::Opened;
 use crate::tenants::now;
+
+/// Events of the agent in the log of a run. A script decides how often it reports progress, and the log is kept.
+const MAX_EVENTS: u64 = 10_000;
 
 /// One run that is under way.
 pub(super) struct Job {
@@ -147,7 +151,7 @@ impl Job {
             return failed(&Problem::fault());
         }
         self.record.session = Some(writer.id().to_owned());
-        let counted = Arc::new(Counted { events: events.clone(), fuel: Mutex::default() });
+        let counted = Arc::new(Counted { events: events.clone(), fuel: Mutex::default(), count: AtomicU64::new(0) });
         let recorder = session::begin(writer, &self.opened.project, "serve", resumes.as_deref(), counted.clone());
         let run: Arc<Run> = recorder.run_within(tenant.layers(&self.caller.key).into_iter().chain(within).collect());
         run.set_client_request(calls::client(&self.caller, &self.record.id));
@@ -217,6 +221,8 @@ struct Counted {
     events: UnboundedSender<Json>,
     /// Calls, and their fuel.
     fuel: Mutex<(u64, u64)>,
+    /// Events so far.
+    count: AtomicU64,
 }
 
 impl Listener for Counted {
@@ -225,8 +231,11 @@ impl Listener for Counted {
             let mut counted = self.fuel.lock().unwrap_or_else(PoisonError::into_inner);
             *counted = (counted.0.saturating_add(1), counted.1.saturating_add(report.total().fuel));
         }
-        if let Some(event) = event_as_json(what) {
-            let _ = self.events.send(event);
+        let Some(event) = event_as_json(what) else { return };
+        match self.count.fetch_add(1, Ordering::Relaxed) {
+            ..MAX_EVENTS => drop(self.events.send(event)),
+            MAX_EVENTS => drop(self.events.send(json!({"type": "truncated", "events": MAX_EVENTS}))),
+            _ => {}
         }
     }
 
