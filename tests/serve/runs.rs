@@ -135,7 +135,7 @@ fn a_log_of_a_run_is_bounded_and_its_end_is_there() {
     let site = Site::open();
     let script = "def run(args):\n    for n in range(1000):\n        progress(n, 1000, 'x')\n    return 'done'\n";
     // What one call reports is bounded already; a model may make many.
-    let calls = vec!["{ name: it, args: {} }"; 12].join(", ");
+    let calls = ["{ name: it, args: {} }"; 12].join(", ");
     let replies = format!("- tool_calls: [{calls}]\n- text: all done\n");
     let project = Project::new()
         .policy("model: { provider: script, script: replies.yaml }\n")
