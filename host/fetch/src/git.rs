@@ -11,7 +11,7 @@ use harness_sys as sys;
 use harness_sys::tree;
 
 use crate::walled::{self, Step};
-use crate::{Failure, FetchContext, Found, PLUGIN, Packed, decide, fresh, none_of, unpacked};
+use crate::{Failure, FetchContext, Found, PLUGIN, Packed, STEP, decide, fresh, late, none_of, unpacked};
 
 /// In the new folder: the repository, and what git takes for the user's own folder.
 const REPOSITORY: &str = "repository";
@@ -80,8 +80,19 @@ pub(crate) async fn first_of(
     Ok((found, name.unwrap_or_default()))
 }
 
-/// Fetches the folder of a source; where files are named, the first of them that it has.
+/// Fetches the folder of a source; where files are named, the first of them that it has. One time bounds all of it: a server
+/// that drips has no new one for each reference that is tried.
 async fn unpacked_from(
+    source: &GitSource,
+    resolved: Option<&str>,
+    place: FetchContext<'_>,
+    files: &[&str],
+) -> Result<(Found, Option<String>), Failure> {
+    let unpacked = Box::pin(unpacked_in_steps(source, resolved, place, files));
+    tokio::time::timeout(STEP, unpacked).await.map_err(|_| late())?
+}
+
+async fn unpacked_in_steps(
     source: &GitSource,
     resolved: Option<&str>,
     place: FetchContext<'_>,
@@ -308,3 +319,6 @@ fn certificates(place: FetchContext<'_>) -> Result<Option<Vec<u8>>, Failure> {
     let read = sys::read_bytes(Path::new(&file), MAX_CERTIFICATES);
     read.map(Some).map_err(|error| Failure::new(format!("the variable `{name}`: `{file}`: {error}")))
 }
+
+#[cfg(test)]
+mod tests;

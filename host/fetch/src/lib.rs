@@ -11,6 +11,8 @@
 //! - [`unpack`]: what the second process does
 //! - `walled`: a command in the new folder
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests start programs"))]
+
 pub mod catalogue;
 pub mod git;
 pub mod registry;
@@ -36,7 +38,7 @@ use harness_sys::store::{Fresh, Store};
 use harness_sys::tree::Most;
 use url::{Host, Url};
 
-/// How long each step of a fetch takes at most.
+/// How long a fetch takes at most, and each step of it.
 const STEP: Duration = Duration::from_secs(120);
 /// In the new folder: the files of the plugin.
 const PLUGIN: &str = "plugin";
@@ -167,6 +169,11 @@ pub async fn fetch(source: &Source, resolved: Option<&str>, place: FetchContext<
         Source::Git(source) => Box::pin(git::fetch(source, resolved, place)).await.map(Some),
         Source::Registry(source) => Box::pin(registry::fetch(source, resolved, place)).await.map(Some),
     }
+}
+
+/// That a fetch took too long.
+fn late() -> Failure {
+    Failure::new(format!("it took more than {} seconds", STEP.as_secs()))
 }
 
 /// That a folder has none of the files that it was to have.

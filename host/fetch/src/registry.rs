@@ -24,7 +24,7 @@ use harness_sys::digest::digest_of;
 use harness_sys::tree;
 use url::{Host, Url};
 
-use crate::{Failure, FetchContext, Found, PLUGIN, Packed, STEP, decide, fresh, unpacked};
+use crate::{Failure, FetchContext, Found, PLUGIN, Packed, STEP, decide, fresh, late, unpacked};
 use login::Login;
 use manifest::Manifest;
 
@@ -44,8 +44,7 @@ pub(crate) async fn fetch(
     resolved: Option<&str>,
     place: FetchContext<'_>,
 ) -> Result<Found, Failure> {
-    let late = |_| Failure::new(format!("it took more than {} seconds", STEP.as_secs()));
-    tokio::time::timeout(STEP, Box::pin(fetched(source, resolved, place))).await.map_err(late)?
+    tokio::time::timeout(STEP, Box::pin(fetched(source, resolved, place))).await.map_err(|_| late())?
 }
 
 async fn fetched(source: &RegistrySource, resolved: Option<&str>, place: FetchContext<'_>) -> Result<Found, Failure> {

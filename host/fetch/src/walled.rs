@@ -17,7 +17,7 @@ use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::limits::{LimitKey, LimitRules};
 use harness_policy::path::{FsRules, PathPattern};
 
-use crate::{Failure, FetchContext, STEP};
+use crate::{Failure, FetchContext, STEP, late};
 
 /// Bytes of each file that a step writes: a pack of git, or what is in it.
 const MAX_FILE: u64 = 64 << 20;
@@ -79,7 +79,7 @@ pub(crate) async fn run(folder: &Path, step: Step, place: FetchContext<'_>) -> R
         },
     })?;
     if output.timed_out {
-        return Err(Failure::new(format!("it took more than {} seconds", STEP.as_secs())));
+        return Err(late());
     }
     Ok(output)
 }

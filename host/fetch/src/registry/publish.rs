@@ -9,7 +9,7 @@ use url::Url;
 
 use super::manifest::{ARTIFACT, Descriptor, Document, EMPTY, EMPTY_TYPE, MANIFEST, PACKED, SIGNATURES};
 use super::{Asked, Registry, STEP, expect};
-use crate::{Failure, FetchContext};
+use crate::{Failure, FetchContext, late};
 
 /// Bytes of a request: the host sends no larger ones.
 const CHUNK: usize = 8 << 20;
@@ -44,8 +44,7 @@ pub async fn publish(
     publication: Publication<'_>,
     place: FetchContext<'_>,
 ) -> Result<Published, Failure> {
-    let late = |_| Failure::new(format!("it took more than {} seconds", STEP.as_secs()));
-    tokio::time::timeout(STEP, Box::pin(put(source, publication, place))).await.map_err(late)?
+    tokio::time::timeout(STEP, Box::pin(put(source, publication, place))).await.map_err(|_| late())?
 }
 
 async fn put(
