@@ -1,5 +1,5 @@
-//! Bundles of sigstore with a key of the signer's own, as `cosign sign-blob --key` makes them: JSON of version 0.3 with a
-//! signature over the bytes. A bundle names no key that counts: one of those that a person or a policy named verifies it.
+//! Bundles of sigstore with a key of the signer's own: JSON of version 0.3 with a signature over the bytes. A bundle names no
+//! key that counts: one of those that a person or a policy named verifies it.
 //!
 //! Nothing covers the rest of a bundle. Its hint of a key, its entries of a log and its timestamps are neither kept nor shown.
 //! A bundle with a certificate instead of a key is refused: that a log saw it cannot be verified offline and for ever.
@@ -83,7 +83,7 @@ pub(super) fn verify(text: &str, packed: &[u8], keys: &[Signer]) -> Result<Signe
     }
     let material = bundle.verification_material;
     if material.certificate.is_some() || material.x509_certificate_chain.is_some() {
-        let how = "sign with a key that `signers` can name (`cosign sign-blob --key`)";
+        let how = "sign with a key that `signers` can name";
         return Err(wrong(format!("has a certificate, and no key: {how}")));
     }
     if material.public_key.is_none() {
@@ -91,7 +91,7 @@ pub(super) fn verify(text: &str, packed: &[u8], keys: &[Signer]) -> Result<Signe
     }
     let message = match (bundle.message_signature, bundle.dsse_envelope) {
         (Some(message), None) => message,
-        (_, Some(_)) => return Err(wrong("has an envelope: sign the packed plugin itself (`cosign sign-blob`)")),
+        (_, Some(_)) => return Err(wrong("has an envelope: sign the packed plugin itself")),
         (None, None) => return Err(unreadable("it has no `messageSignature`")),
     };
     let Message { message_digest: Digest { algorithm, digest: claimed }, signature } = message;

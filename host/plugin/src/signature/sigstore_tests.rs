@@ -58,7 +58,7 @@ fn what_is_no_such_bundle_is_refused() {
     let type_of = |what: &str| {
         format!("its sigstore bundle is of the type `{what}`, and not `application/vnd.dev.sigstore.bundle.v0.3+json`")
     };
-    let certificate = "its sigstore bundle has a certificate, and no key: sign with a key that `signers` can name (`cosign sign-blob --key`)";
+    let certificate = "its sigstore bundle has a certificate, and no key: sign with a key that `signers` can name";
     let public_key = "\"publicKey\": {";
     let digest = "\"digest\": \"caA9";
     for (text, why) in [
@@ -66,7 +66,7 @@ fn what_is_no_such_bundle_is_refused() {
         (with(".v0.3+json", ".v0.4+json"), type_of("application/vnd.dev.sigstore.bundle.v0.4+json")),
         (
             made!("envelope").to_owned(),
-            "its sigstore bundle has an envelope: sign the packed plugin itself (`cosign sign-blob`)".to_owned(),
+            "its sigstore bundle has an envelope: sign the packed plugin itself".to_owned(),
         ),
         (made!("other_file").to_owned(), "its sigstore bundle is of another plugin: it has another digest".to_owned()),
         (with(digest, "\"digest\": \"daA9"), "its sigstore bundle is of another plugin: it has another digest".to_owned()),
