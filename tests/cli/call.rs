@@ -122,6 +122,11 @@ fn a_denial_is_3() {
       |
       = hint: add `cat a` to `sandbox.exec.allow` in `.harness/harness.md`
 
+    sandbox:
+      exec:
+        allow:
+          - cat a
+
     calls, outermost first:
       .harness/tools/it.md:4:14 in run
       .harness/tools/it.md:4:14 in exec.run

@@ -52,6 +52,12 @@ fn a_hook_receives_what_was_asked_for_and_consented_to() {
       |        ^^^^^^^^
       |
       = hint: add `tool.pre` to `sandbox.sources.plugins/acme.events` in `.harness/harness.md`
+
+    sandbox:
+      sources:
+        plugins/acme:
+          events:
+            - tool.pre
     "#);
     // What is not asked for is of the plugin's own tools alone.
     with("", "{ events: [tool.pre] }").run(&["call", "it"]).gives("fine");

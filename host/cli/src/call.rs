@@ -100,14 +100,14 @@ pub(crate) fn print_outcome(report: &CallReport, project: &Project, command: &Ca
         }
         Outcome::Failed(failure) => {
             let diagnostic = project::diagnostic(failure, &format!("tool `{}` failed", command.tool));
-            printer.say(registry.render(&diagnostic, printer.color()).trim_end());
+            printer.rendered(&diagnostic, &registry.render(&diagnostic, printer.color()));
             stack(failure, printer);
             Exit::Failed
         }
         Outcome::Denied { failure, refusal } => {
             let mut diagnostic = project::diagnostic(failure, &format!("tool `{}` was denied", command.tool));
             diagnostic.hint = (!refusal.hint.is_empty()).then(|| refusal.hint.clone()).or_else(|| blocked_by(report));
-            printer.say(registry.render(&diagnostic, printer.color()).trim_end());
+            printer.rendered(&diagnostic, &registry.render(&diagnostic, printer.color()));
             stack(failure, printer);
             Exit::Denied
         }

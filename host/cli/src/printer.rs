@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use harness_artifact::diagnostic::{Diagnostic, Position, Severity};
 use harness_artifact::escape;
 use harness_dispatch::as_json;
+use harness_lsp::hint::AskedRule;
 use serde_json::Value as Json;
 
 use super::args::Color;
@@ -248,6 +249,7 @@ impl Printer {
         }
         if let Some(hint) = hint.filter(|hint| !hint.is_empty()) {
             self.say(&format!("\n{} {}", self.paint("hint:", "1;36"), escape::text(hint)));
+            self.lines_of(hint);
         }
     }
 
@@ -257,7 +259,21 @@ impl Printer {
             let Diagnostic { message, position, hint, .. } = diagnostic.clone();
             Reported { message, position, hint: hint.unwrap_or_default() }.keep();
         }
+        self.rendered(diagnostic, rendered);
+    }
+
+    /// A diagnostic as it was rendered.
+    pub(crate) fn rendered(self, diagnostic: &Diagnostic, rendered: &str) {
         self.say(rendered.trim_end());
+        diagnostic.hint.iter().for_each(|hint| self.lines_of(hint));
+    }
+
+    /// The lines that a hint asks for, where the file does not have the key: at the left margin and without marks, so that
+    /// they can be pasted.
+    fn lines_of(self, hint: &str) {
+        if let Some(lines) = AskedRule::of(hint).and_then(|rule| rule.lines()) {
+            self.say(&format!("\n{}", escape::text(&lines)));
+        }
     }
 
     /// `warning: ...`.

@@ -7,6 +7,7 @@ use std::ops::Range;
 use harness_artifact::diagnostic::Diagnostic;
 
 use crate::document;
+use crate::hint::AskedRule;
 
 /// Edits that a hint asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,9 +39,9 @@ pub(crate) fn of<'o>(diagnostic: &Diagnostic, text: &str, other: impl Fn(&str) -
         let after = text.find('\n').map_or(text.len(), |end| end.saturating_add(1));
         return here(format!("Add `{line}`"), after..after, format!("{line}\n"));
     }
-    if let Some((value, key, file)) = asks_for_rule(hint) {
-        let (range, new) = policy::add(other(file)?, file.ends_with(".yaml"), &key, value)?;
-        let title = format!("Add `{value}` to `{}` in `{file}`", key.join("."));
+    if let Some(AskedRule { value, keys, file, .. }) = AskedRule::of(hint) {
+        let (range, new) = policy::add(other(file)?, file.ends_with(".yaml"), &keys, value)?;
+        let title = format!("Add `{value}` to `{}` in `{file}`", keys.join("."));
         return Some(Fix { title, file: Some(file.to_owned()), range, text: new });
     }
     let whole = |text: String| here("Fix as the hint says".to_owned(), range.clone(), text);
@@ -58,20 +59,6 @@ pub(crate) fn of<'o>(diagnostic: &Diagnostic, text: &str, other: impl Fn(&str) -
         }
         _ => None,
     }
-}
-
-/// The value, the keys and the file of a hint such as "add `docs` to `sandbox.fs.read` in `.harness/harness.md:5:9`".
-fn asks_for_rule(hint: &str) -> Option<(&str, Vec<&str>, &str)> {
-    let (value, rest) = hint.strip_prefix("add `")?.split_once("` to `")?;
-    let (keys, rest) = rest.split_once("` in `")?;
-    let (file, _) = rest.split_once('`')?;
-    Some((value, keys.split('.').collect(), without_position(without_position(file))))
-}
-
-/// A text without `:` and a number at its end.
-fn without_position(text: &str) -> &str {
-    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    text.rsplit_once(':').filter(|(_, digits)| is_number(digits)).map_or(text, |(before, _)| before)
 }
 
 fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
@@ -128,21 +115,5 @@ mod tests {
         let (_, found) = Tool::parse_at("f.md", "f", "f", "---\nasync: maybe\nzzzzz: 1\n---\n");
         assert_eq!(found.iter().filter_map(|one| of(one, "---\nasync: maybe\nzzzzz: 1\n---\n", |_| None)).count(), 0);
         assert_eq!(found.iter().count(), 2);
-    }
-
-    #[test]
-    fn rules() {
-        for (hint, expect) in [
-            (
-                "add `a b` to `sandbox.fs.read` in `.harness/harness.md:5:9`",
-                Some(("a b", "sandbox fs read", ".harness/harness.md")),
-            ),
-            ("add `a` to `sandbox.env` in `harness.yaml`", Some(("a", "sandbox env", "harness.yaml"))),
-            ("add `a` to `sandbox.env` in `harness.yaml:2:3`, or not", Some(("a", "sandbox env", "harness.yaml"))),
-            ("add `a` to it", None),
-        ] {
-            let found = asks_for_rule(hint).map(|(value, keys, file)| (value, keys.join(" "), file));
-            assert_eq!(found, expect.map(|(value, keys, file)| (value, keys.to_owned(), file)), "{hint}");
-        }
     }
 }

@@ -16,6 +16,7 @@
 //! - `shapes`: the part of a schema that is about a path of keys
 //! - `script`: what is before a position in a script
 //! - `complete`, `hover`, `define`, `lens`, `fix`: one feature each
+//! - [`hint`]: rules of a policy that hints ask for
 
 mod answers;
 mod check;
@@ -25,6 +26,7 @@ mod define;
 mod document;
 mod fix;
 mod frame;
+pub mod hint;
 mod hover;
 mod lens;
 mod message;
