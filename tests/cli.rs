@@ -8,6 +8,7 @@
 //! - `agent_delegation`: sub-agents
 //! - `agent_services`: whole sessions with a service, in each wire format
 //! - `agent_wires`: what a person sees of a turn, whole, in each wire format
+//! - `agent_stalls`: a service that is silent for a while, in each wire format
 //! - `agent_streams`: odd replies of a service, and the next request
 //! - `agent_keys`: the key of a service, which nothing shows
 //! - `agent_limits`: ends of a turn, and what remains of a turn that was ended
@@ -147,6 +148,8 @@ mod agent_plugins;
 mod agent_results;
 #[path = "cli/agent_services.rs"]
 mod agent_services;
+#[path = "cli/agent_stalls.rs"]
+mod agent_stalls;
 #[path = "cli/agent_streams.rs"]
 mod agent_streams;
 #[path = "cli/agent_tasks.rs"]

@@ -23,12 +23,14 @@ pub(crate) struct Answer {
     pub(crate) hangs: bool,
     /// Where the connection is reset after that instead: once the other of two has come here too.
     resets: Option<Arc<Barrier>>,
+    /// Where it stops until the other of two has come here too: before this piece, and for the first one before the head.
+    stalls: Option<(usize, Arc<Barrier>)>,
 }
 
 impl Answer {
     pub(crate) fn new(status: &'static str, kind: &str, body: &str) -> Self {
         let pieces = vec![body.as_bytes().to_vec()];
-        Self { status, headers: format!("content-type: {kind}\r\n"), pieces, hangs: false, resets: None }
+        Self { status, headers: format!("content-type: {kind}\r\n"), pieces, hangs: false, resets: None, stalls: None }
     }
 
     /// The same, cut into single bytes.
@@ -49,6 +51,15 @@ impl Answer {
     pub(crate) fn resetting(mut self) -> (Self, impl FnOnce()) {
         let both = Arc::new(Barrier::new(2));
         self.resets = Some(both.clone());
+        (self, move || {
+            both.wait();
+        })
+    }
+
+    /// The same, stopping before one of its pieces until the other value is called.
+    pub(crate) fn stalling(mut self, before: usize) -> (Self, impl FnOnce()) {
+        let both = Arc::new(Barrier::new(2));
+        self.stalls = Some((before, both.clone()));
         (self, move || {
             both.wait();
         })
@@ -128,9 +139,18 @@ fn serve(mut stream: TcpStream, answers: &[Answer], log: &Mutex<Vec<Asked>>) -> 
         }
         log.push(asked);
     }
+    let stall = |at: usize| {
+        if let Some((_, both)) = answer.stalls.as_ref().filter(|(before, _)| *before == at) {
+            both.wait();
+        }
+    };
+    stall(0);
     stream
         .write_all(format!("HTTP/1.1 {}\r\nconnection: close\r\n{}\r\n", answer.status, answer.headers).as_bytes())?;
-    for piece in &answer.pieces {
+    for (at, piece) in answer.pieces.iter().enumerate() {
+        if at > 0 {
+            stall(at);
+        }
         stream.write_all(piece)?;
     }
     if let Some(both) = &answer.resets {
