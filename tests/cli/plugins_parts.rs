@@ -242,6 +242,10 @@ fn a_server_of_the_project_outlives_the_plugin() {
     let added = place.run(&["plugin", "add", "helper@claude", "--grant-digest", &digest(&place)]);
     assert!(added.code == 0 && added.out.contains("here: `mcp.servers` has this server: it runs"), "{added}");
     assert!(place.lock().contains("servers = [\"old\"]"), "{}", place.lock());
+    assert_eq!(place.run(&["plugin", "remove", "helper"]).code, 0);
+    let left = policy(&place);
+    assert!(left.contains("db: { command: [touch, started] }") && !left.contains("old:"), "{left}");
+    assert_eq!(place.run(&["plugin", "add", "helper@claude", "--grant-digest", &digest(&place)]).code, 0);
     // It stays as it is with another version, too.
     place.write("helper/.claude-plugin/plugin.json", "{\"name\": \"helper\", \"version\": \"1.3.0\"}");
     place.write("helper/.mcp.json", &SERVERS.replace("started", "other"));

@@ -167,6 +167,10 @@ mod tests {
             names.iter().map(|name| (name.as_str(), EntryType::Regular, 0o644, &b""[..])).collect();
         assert_eq!(told(&many), Err("it has more than 1000 files".to_owned()));
         assert!(told(&many[1..]).is_ok());
+        // What comes after the last one that may be is not looked at.
+        let then = [many.as_slice(), &[("link", EntryType::Symlink, 0o777, b"")]].concat();
+        assert_eq!(told(&then), Err("it has more than 1000 files".to_owned()));
+        assert_eq!(told(&then[1..]), Err("`link` is a link".to_owned()));
         // A size that is not there is not waited for, nor made room for.
         let mut long = packed(&[FILE]);
         let mut header = Header::from_byte_slice(&long[..512]).clone();
