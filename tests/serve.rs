@@ -6,9 +6,14 @@
 //! - `chat`: the agent as a model
 //! - `files`: the files of a workspace
 //! - `hostile`: uploads and requests that are made to do harm
+//! - `journal`: the audit log of the server
 //! - `keys`: keys and their roles
+//! - `openapi`: the description of the interface for programs
 //! - `page`: what docs/serve.md and docs/api.md show
+//! - `policy`: dry runs of a policy, and plugins
+//! - `retention`: what is kept no longer
 //! - `runs`: runs of agents, their events, and questions to people
+//! - `sessions`: sessions, further turns and replays
 //! - `site`: a server with its data folder
 //! - `start`: start, end and the death of the process
 
@@ -36,14 +41,24 @@ mod client;
 mod files;
 #[path = "serve/hostile.rs"]
 mod hostile;
+#[path = "serve/journal.rs"]
+mod journal;
 #[path = "serve/keys.rs"]
 mod keys;
+#[path = "serve/openapi.rs"]
+mod openapi;
 #[path = "serve/page.rs"]
 mod page;
+#[path = "serve/policy.rs"]
+mod policy;
 #[path = "cli/project.rs"]
 mod project;
+#[path = "serve/retention.rs"]
+mod retention;
 #[path = "serve/runs.rs"]
 mod runs;
+#[path = "serve/sessions.rs"]
+mod sessions;
 #[path = "serve/site.rs"]
 mod site;
 #[path = "serve/start.rs"]

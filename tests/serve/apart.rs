@@ -224,3 +224,89 @@ fn a_tenant_that_is_removed_leaves_nothing_to_one_of_the_same_name() {
     assert_eq!(site.get(&second.key, "/v1/secrets").json(), json!({"secrets": []}));
     assert_eq!(site.get(&second.key, "/v1/audit").body.lines().count(), 1);
 }
+
+#[test]
+fn nothing_of_another_tenants_sessions_can_be_named() {
+    let Two { site, victim, stranger, session, .. } = shared();
+    let spellings = [
+        session.clone(),
+        format!("victim%2F{session}"),
+        format!("..%2Fvictim%2F{session}"),
+        format!("..%2F..%2F..%2Fvictim%2Fproject%2F.harness%2Fsessions%2F{session}"),
+        format!("%2E%2E%2Fvictim%2F{session}"),
+        format!("{session}%00"),
+        format!("{session}%2F"),
+        session[..10].to_owned(),
+        "latest".to_owned(),
+        format!("{session}?tenant=victim"),
+    ];
+    let mut tried = 0;
+    for id in &spellings {
+        let (path, query) = id.split_once('?').map_or((id.as_str(), String::new()), |(id, q)| (id, format!("?{q}")));
+        for ending in ["", ".jsonl", ".html"] {
+            let reply = site.get(&stranger.key, &format!("/v1/sessions/{path}{ending}{query}"));
+            assert_eq!(problem(&reply), (404, "not_found".to_owned()), "{id}{ending}");
+            tried += 1;
+        }
+        let turn = site.ask(&stranger.key, &format!("POST /v1/sessions/{path}/turns"), &json!({"input": "x"}));
+        assert_eq!(problem(&turn), (404, "not_found".to_owned()), "{id}");
+        let replay = site.ask(&stranger.key, &format!("POST /v1/sessions/{path}/replay"), &Json::Null);
+        assert_eq!(problem(&replay), (404, "not_found".to_owned()), "{id}");
+        tried += 2;
+    }
+    for after in ["", "victim/", "../victim/", session, "0", "%00", "%FF"] {
+        let reply = site.get(&stranger.key, &format!("/v1/sessions?after={after}"));
+        assert!(reply.status == 400 || reply.json()["sessions"] == json!([]), "{after}: {reply:?}");
+        tried += 1;
+    }
+    assert_eq!(tried, 57);
+    // The controls: its owner has each form, lists it, and replays it.
+    for ending in ["", ".jsonl", ".html"] {
+        let reply = site.get(&victim.key, &format!("/v1/sessions/{session}{ending}"));
+        assert!(reply.status == 200 && reply.body.contains("mark-run"), "{ending}: {reply:?}");
+    }
+    assert!(site.get(&victim.key, "/v1/sessions").body.contains(session.as_str()));
+    let replay = site.ask(&victim.key, &format!("POST /v1/sessions/{session}/replay"), &Json::Null);
+    assert_eq!(replay.json()["replay"]["same"], true, "{replay:?}");
+}
+
+#[test]
+fn an_idempotency_key_of_another_tenant_answers_nothing() {
+    let Two { site, victim, stranger, session, .. } = shared();
+    let line = format!("POST /v1/sessions/{session}/replay");
+    let key = [("Idempotency-Key", "shared-key")];
+    let first = site.ask_with(&victim.key, &line, &key, &Json::Null);
+    assert_eq!(first.status, 200, "{first:?}");
+    let stolen = site.ask_with(&stranger.key, &line, &key, &Json::Null);
+    assert_eq!(problem(&stolen), (404, "not_found".to_owned()));
+    // Another key of the same tenant does it anew, and the same key gets the answer.
+    let other = site.ask_with(&site.key("victim", "owner"), &line, &key, &Json::Null);
+    assert!(other.status == 200 && !other.head.contains("idempotency-replayed"), "{other:?}");
+    let again = site.ask_with(&victim.key, &line, &key, &Json::Null);
+    assert_eq!((again.header("idempotency-replayed").as_str(), &again.body), ("true", &first.body));
+}
+
+#[test]
+fn what_is_asked_of_the_own_project_shows_nothing_of_another() {
+    let Two { site, victim, stranger, .. } = shared();
+    let policy = |key: &str, body: &Json| site.ask(key, "POST /v1/policy", body);
+    let body = json!({"layer": {"fs": {"read": []}}});
+    assert!(policy(&victim.key, &body).body.contains("mark_tool"));
+    for body in [body, json!({"harness_md": "---\n---\n"}), json!({"harness_md": "---\nsandbox: { x: 1 }\n---\n"})] {
+        let reply = policy(&stranger.key, &body);
+        assert!(!reply.body.contains("mark"), "{reply:?}");
+    }
+    for path in ["/v1/plugins", "/v1/sessions", "/openapi.json", "/v1/policy"] {
+        let reply = site.get(&stranger.key, path);
+        assert!(reply.status == 200 && !reply.body.contains("mark") && !reply.body.contains("victim"), "{reply:?}");
+    }
+    // The log of the server is the operator's.
+    for key in [&victim.key, &stranger.key] {
+        assert_eq!(problem(&site.get(key, "/admin/v1/audit")), (404, "not_found".to_owned()));
+    }
+    let log = site.admin("GET /admin/v1/audit", &Json::Null);
+    assert!(log.status == 200 && log.body.contains("\"victim\""), "{log:?}");
+    for mark in MARKS {
+        assert!(!log.body.contains(mark), "{mark}: {log:?}");
+    }
+}

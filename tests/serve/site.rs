@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
+use crate::openapi;
 use crate::project::{HARNESS, Project};
 use crate::web::{Reply, exchange, request};
 
@@ -169,7 +170,9 @@ impl Site {
         let mut headers = vec![("Authorization", bearer.as_str())];
         headers.extend(more);
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        exchange(&mut self.connect(), &request(line, &headers, &body))
+        let reply = exchange(&mut self.connect(), &request(line, &headers, &body));
+        openapi::check(line, &reply);
+        reply
     }
 
     pub(crate) fn get(&self, key: &str, path: &str) -> Reply {

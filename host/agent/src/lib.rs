@@ -16,12 +16,14 @@
 //! - `failures`: how often in a row each tool has failed it
 //! - `activity`: the calls and results of a turn
 //! - `models`: which model answers whom
+//! - [`compare`]: what one policy allows that another one does not
 
 #![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests make files and programs"))]
 
 mod activity;
 mod as_json;
 mod background;
+pub mod compare;
 mod configured;
 mod context;
 mod conversation;

@@ -59,6 +59,19 @@ pub struct TenantClass {
     pub requests: Option<Rate>,
     /// What it may use in a day and in a month.
     pub budgets: Budgets,
+    /// How long what has ended is kept.
+    pub retention: Retention,
+}
+
+/// How long what has ended is kept. What is not there has its default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Days that a run and its events are kept after its end; 0: until the next removal, which is once in an hour.
+    pub runs_days: Option<u64>,
+    /// Days that a question about a call is kept after it was asked, if it was answered; else after its time was over.
+    pub approvals_days: Option<u64>,
+    /// Hours that the answer to a request with an `Idempotency-Key` is kept.
+    pub idempotency_hours: Option<u64>,
 }
 
 /// So many requests in a minute, and so many at once after a pause.
@@ -118,6 +131,19 @@ keys! {
     given requests: Rate;
     /// What a tenant may use in a day and in a month. Default: no bound.
     given budgets: Budgets;
+    /// How long what has ended is kept.
+    given retention: Retention;
+}
+
+keys! {
+    /// The keys of a retention.
+    RetentionKeys: Unknown::Refuse;
+    /// Days that a run and its events are kept after its end. Default: 30.
+    given runs_days: Between<0, 36_500>;
+    /// Days that a question about a call is kept after it was asked, if it was answered; else after its time was over. Default: 30.
+    given approvals_days: Between<0, 36_500>;
+    /// Hours that the answer to a request with an `Idempotency-Key` is kept. Default: 24.
+    given idempotency_hours: Between<1, 720>;
 }
 
 keys! {
@@ -210,6 +236,7 @@ impl Read for TenantClass {
             workspace_files: keys.workspace_files.read(decoder).map(|n| n.0),
             requests: keys.requests.read(decoder),
             budgets: keys.budgets.read(decoder).unwrap_or_default(),
+            retention: keys.retention.read(decoder).unwrap_or_default(),
         })
     }
 }
@@ -229,6 +256,23 @@ impl Read for Rate {
         let per_minute = keys.per_minute.read(decoder).and_then(|n| u32::try_from(n.0).ok())?;
         let burst = keys.burst.read(decoder).and_then(|n| u32::try_from(n.0).ok());
         Some(Self { per_minute, burst: burst.unwrap_or_else(|| per_minute.div_ceil(10)) })
+    }
+}
+
+impl Shape for Retention {
+    fn schema() -> Schema {
+        keys::schema::<RetentionKeys<'_>>()
+    }
+}
+
+impl Read for Retention {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: RetentionKeys<'_> = decoder.keys(field)?;
+        Some(Self {
+            runs_days: keys.runs_days.read(decoder).map(|n| n.0),
+            approvals_days: keys.approvals_days.read(decoder).map(|n| n.0),
+            idempotency_hours: keys.idempotency_hours.read(decoder).map(|n| n.0),
+        })
     }
 }
 
@@ -258,7 +302,7 @@ mod tests {
     #[test]
     fn what_a_class_gives() {
         let text = "instances: 8\nclasses:\n  default: { requests: { per_minute: 55 } }\n  large:\n    policy: large.yaml\n    \
-                    weight: 400\n    budgets: { fuel_per_day: 7, tokens_per_month: 9 }\n";
+                    weight: 400\n    budgets: { fuel_per_day: 7, tokens_per_month: 9 }\n    retention: { runs_days: 0 }\n";
         let (config, wrong) = ServerConfig::parse("serve.yaml", text);
         let config = config.unwrap_or_else(|| panic!("{wrong:?}"));
         let rate = Rate { per_minute: 55, burst: 6 };
@@ -270,6 +314,7 @@ mod tests {
         );
         let budgets = Budgets { fuel_per_day: Some(7), tokens_per_month: Some(9), ..Budgets::default() };
         assert_eq!((large.budgets, config.class("none")), (budgets, None));
+        assert_eq!(large.retention, Retention { runs_days: Some(0), ..Retention::default() });
         // An empty file is one that says nothing.
         assert_eq!(ServerConfig::parse("serve.yaml", "").0, Some(ServerConfig::default()));
     }
@@ -280,6 +325,10 @@ mod tests {
             ("sizes: {}", "unknown key `sizes`"),
             ("instances: 0", "parse serve.yaml: yaml: line 1: `instances` must be between 1 and 10000"),
             ("classes: { a: { requests: {} } }", "`classes.a.requests` has no `per_minute`"),
+            (
+                "classes: { a: { retention: { idempotency_hours: 0 } } }",
+                "parse serve.yaml: yaml: line 1: `classes.a.retention.idempotency_hours` must be between 1 and 720",
+            ),
             ("classes: { a: { wait: 1 } }", "unknown key `classes.a.wait`"),
         ] {
             let (config, wrong) = ServerConfig::parse("serve.yaml", text);

@@ -38,6 +38,8 @@ pub(crate) enum Admin {
     Secret(Secret),
     /// Upload a folder as the project of a tenant.
     Upload(Upload),
+    /// Print the audit log of the server as JSON Lines: changes by the operator, and refused keys.
+    Audit(Audit),
     /// Write a copy of the server's store to `DATA/backups/NAME.db`, while requests are served.
     Backup(Backup),
 }
@@ -153,6 +155,15 @@ pub(crate) struct Upload {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Audit {
+    #[command(flatten)]
+    pub(crate) at: At,
+    /// Print the entries after the one with this number.
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    pub(crate) after: u64,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Backup {
     #[command(flatten)]
     pub(crate) at: At,
@@ -170,6 +181,7 @@ pub(crate) fn run(command: &Admin, printer: Printer) -> Result<Exit, Exit> {
             ask(at, Method::PUT, &format!("/admin/v1/tenants/{id}/secrets/{name}"), &body, printer)
         }
         Admin::Upload(Upload { at, id, from }) => upload(at, id, from, printer),
+        Admin::Audit(Audit { at, after }) => audit(at, *after, printer),
         Admin::Backup(Backup { at, name }) => {
             ask(at, Method::POST, "/admin/v1/backup", &json!({"name": name}), printer)
         }
@@ -230,11 +242,41 @@ fn ask(at: &At, method: Method, path: &str, body: &Json, printer: Printer) -> Re
     send(at, method, path, body, printer)
 }
 
+/// Prints the audit log. The server answers with so many lines at most: it is asked again until there are no more.
+fn audit(at: &At, after: u64, printer: Printer) -> Result<Exit, Exit> {
+    let mut after = after;
+    loop {
+        let path = format!("/admin/v1/audit?after={after}");
+        let (status, text) = exchange(at, Method::GET, &path, Vec::new(), printer)?;
+        if status >= 400 {
+            return failed(status, &as_json(text), printer);
+        }
+        let Some(last) = text.lines().last() else { return Ok(Exit::Completed) };
+        let seq = serde_json::from_str::<Json>(last).ok().and_then(|last| last.get("seq")?.as_u64());
+        printer.data(text.trim_end());
+        match seq {
+            Some(seq) if seq > after => after = seq,
+            _ => return Ok(Exit::Completed),
+        }
+    }
+}
+
 /// Sends a request, and prints its answer.
 fn send(at: &At, method: Method, path: &str, body: Vec<u8>, printer: Printer) -> Result<Exit, Exit> {
     if path.bytes().any(|byte| !byte.is_ascii_graphic() || matches!(byte, b'?' | b'#' | b'%')) {
         return Err(usage("a name has a character that no name here has", printer));
     }
+    let (status, text) = exchange(at, method, path, body, printer)?;
+    let answer = as_json(text);
+    if status >= 400 {
+        return failed(status, &answer, printer);
+    }
+    printer.json(&answer);
+    Ok(Exit::Completed)
+}
+
+/// Sends a request with the operator's key. The answer is its status and its body.
+fn exchange(at: &At, method: Method, path: &str, body: Vec<u8>, printer: Printer) -> Result<(u16, String), Exit> {
     let key = sys::variable(KEY).or_else(|| sys::read_secret(&at.data.join("admin.key"), 4096).ok());
     let Some(key) = key else {
         let hint = format!("set `{KEY}` to the key that the server printed at its first start");
@@ -242,15 +284,19 @@ fn send(at: &At, method: Method, path: &str, body: Vec<u8>, printer: Printer) ->
         return Err(Exit::Usage);
     };
     let socket = at.data.join("admin.sock");
-    let asked = client::ask(&socket, key.trim(), method, path, body);
-    let (status, answer) = project::block_on(asked, printer)?.map_err(|why| {
+    let asked = client::text(&socket, key.trim(), method, path, body);
+    project::block_on(asked, printer)?.map_err(|why| {
         printer.error(&why, &[], Some("start it with `harness serve --data DIR`"));
         Exit::Fault
-    })?;
-    if status < 400 {
-        printer.json(&answer);
-        return Ok(Exit::Completed);
-    }
+    })
+}
+
+fn as_json(text: String) -> Json {
+    serde_json::from_str(&text).unwrap_or(Json::String(text))
+}
+
+/// Prints why a request failed.
+fn failed(status: u16, answer: &Json, printer: Printer) -> Result<Exit, Exit> {
     let text = |name: &str| answer.get(name).and_then(Json::as_str).map(str::to_owned);
     let causes: Vec<String> = answer.get("errors").and_then(Json::as_array).into_iter().flatten().map(cause).collect();
     printer.error(

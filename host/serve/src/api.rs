@@ -6,10 +6,13 @@
 //! - `admin`: tenants, for the operator, at a socket of its own
 //! - `calls`: calls of tools
 //! - `runs`: runs of agents, and their events
+//! - `sessions`: what is recorded of turns of agents
 //! - `own`: project, secrets and keys of one tenant
-//! - `reads`: tools, usage, audit log and policy
+//! - `policy`: the policy, dry runs of another one, and plugins
+//! - `reads`: tools, usage and audit log
 //! - `files`: the files of a workspace
 //! - `chat`: agents as models, in the form of OpenAI's chat completions
+//! - `openapi`: the description of the interface for programs
 //! - `health`: whether the server lives, is ready, and what it counts
 //! - `once`: requests that are repeated with the same `Idempotency-Key`
 
@@ -19,9 +22,12 @@ mod chat;
 mod files;
 mod health;
 mod once;
+mod openapi;
 mod own;
+mod policy;
 mod reads;
 mod runs;
+mod sessions;
 
 pub(crate) use self::chat::BUCKET as CHATS;
 pub(crate) use self::once::{BUCKET as ONCE, sweep};
@@ -40,9 +46,10 @@ use axum::routing::{MethodRouter, delete, get, post, put};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
+use crate::journal::{Note, Refusal};
 use crate::problem::Problem;
 use crate::rate::Standing;
-use crate::role::Action;
+use crate::role::{Action, Role};
 use crate::server::Server;
 use crate::tenant::{Key, Tenant};
 use crate::tenants::now;
@@ -75,11 +82,16 @@ impl Caller {
     pub(crate) fn tenant(&self) -> Result<&Arc<Tenant>, Problem> {
         self.tenant.as_ref().ok_or_else(|| Problem::forbidden(self.key.record.role.name()))
     }
+
+    /// Whether this key sees what another one of its tenant has begun. One with the role `caller` sees its own alone.
+    pub(crate) fn sees_of(&self, begun_by: &str) -> bool {
+        self.key.record.role != Role::Caller || self.key.record.id == begun_by
+    }
 }
 
 /// The interface of tenants.
 pub(crate) fn tenants(server: &Arc<Server>) -> Router {
-    let routes = Routes::new(server)
+    let routes = Routes::described(server)
         .on("/v1/tools", Action::ReadTools, get(reads::tools))
         .on("/v1/tools/{name}/calls", Action::Call, post(calls::call))
         .on("/v1/runs", Action::Run, post(runs::begin))
@@ -87,11 +99,16 @@ pub(crate) fn tenants(server: &Arc<Server>) -> Router {
         .on("/v1/runs/{id}", Action::ReadRuns, get(runs::show))
         .on("/v1/runs/{id}", Action::Run, delete(runs::stop))
         .on("/v1/runs/{id}/events", Action::ReadRuns, get(runs::events))
+        .on("/v1/sessions", Action::ReadRuns, get(sessions::list))
+        .on("/v1/sessions/{id}", Action::ReadRuns, get(sessions::show))
+        .on("/v1/sessions/{id}/turns", Action::Run, post(sessions::turn))
+        .on("/v1/sessions/{id}/replay", Action::ReadRuns, post(sessions::replay))
         .on("/v1/approvals", Action::Approve, get(runs::approvals))
         .on("/v1/approvals/{id}", Action::Approve, post(runs::answer_question))
         .on("/v1/usage", Action::ReadUsage, get(reads::usage))
         .on("/v1/audit", Action::ReadAudit, get(reads::audit))
-        .on("/v1/policy", Action::ReadPolicy, get(reads::policy))
+        .on("/v1/policy", Action::ReadPolicy, get(policy::show).post(policy::dry_run))
+        .on("/v1/plugins", Action::ReadPolicy, get(policy::plugins))
         .on("/v1/files", Action::ReadFiles, get(files::list))
         .on("/v1/files/{*path}", Action::ReadFiles, get(files::read))
         .on("/v1/files/{*path}", Action::WriteFiles, put(files::write).delete(files::remove))
@@ -103,7 +120,11 @@ pub(crate) fn tenants(server: &Arc<Server>) -> Router {
         .on("/v1/keys/{id}", Action::ManageKeys, delete(own::remove_key))
         .on("/v1/models", Action::Run, get(chat::models))
         .on("/v1/chat/completions", Action::Run, post(chat::complete));
-    routes.open("/healthz", get(health::lives)).open("/readyz", get(health::is_ready)).finish()
+    routes
+        .open("/healthz", get(health::lives))
+        .open("/readyz", get(health::is_ready))
+        .open("/openapi.json", get(openapi::show))
+        .finish()
 }
 
 /// The interface of the operator.
@@ -118,6 +139,7 @@ pub(crate) fn operator(server: &Arc<Server>) -> Router {
         .on("/admin/v1/keys", Action::Administer, get(admin::own_keys).post(admin::create_own_key))
         .on("/admin/v1/keys/{key}", Action::Administer, delete(admin::remove_own_key))
         .on("/admin/v1/backup", Action::Administer, post(admin::backup))
+        .on("/admin/v1/audit", Action::Administer, get(admin::audit))
         .on("/metrics", Action::Administer, get(health::metrics))
         .open("/healthz", get(health::lives))
         .open("/readyz", get(health::is_ready))
@@ -128,21 +150,34 @@ pub(crate) fn operator(server: &Arc<Server>) -> Router {
 struct Routes {
     server: Arc<Server>,
     router: Router<Arc<Server>>,
+    /// Whether only paths are served that `/openapi.json` describes.
+    are_described: bool,
 }
 
 impl Routes {
     fn new(server: &Arc<Server>) -> Self {
-        Self { server: server.clone(), router: Router::new() }
+        Self { server: server.clone(), router: Router::new(), are_described: false }
+    }
+
+    /// Routes that `/openapi.json` describes. One that it does not is not there: nobody can forget it.
+    fn described(server: &Arc<Server>) -> Self {
+        Self { are_described: true, ..Self::new(server) }
     }
 
     /// A route for keys whose role has this action.
     fn on(self, path: &str, action: Action, route: MethodRouter<Arc<Server>>) -> Self {
+        if self.are_described && !openapi::describes(path, Some(action)) {
+            return self;
+        }
         let guard = middleware::from_fn_with_state((self.server.clone(), action), enter);
         Self { router: self.router.route(path, route.route_layer(guard)), ..self }
     }
 
     /// A route for everybody.
     fn open(self, path: &str, route: MethodRouter<Arc<Server>>) -> Self {
+        if self.are_described && !openapi::describes(path, None) {
+            return self;
+        }
         Self { router: self.router.route(path, route), ..self }
     }
 
@@ -166,14 +201,20 @@ async fn enter(
         Err(problem) => return problem.into_response(),
     };
     let Some((key, tenant)) = server.tenants.authenticate(shown, now()) else {
+        let (why, tenant) = server.tenants.why_refused(shown, now());
+        server.journal.refuse(shown, why, tenant.as_deref(), request.uri(), server.monotonic());
         return Problem::unauthorized().into_response();
     };
     if !key.record.role.may(action) {
+        if action == Action::Administer {
+            let tenant = key.record.tenant.as_deref();
+            server.journal.refuse(shown, Refusal::Role, tenant, request.uri(), server.monotonic());
+        }
         return Problem::forbidden(key.record.role.name()).into_response();
     }
     let Some(tenant) = tenant else {
-        request.extensions_mut().insert(Caller { key, tenant: None });
-        return next.run(request).await;
+        request.extensions_mut().insert(Caller { key: key.clone(), tenant: None });
+        return recorded(&server, &key, request, next).await;
     };
     let (rate, class) = (tenant.requests.rate(), tenant.class.clone());
     let taken = tenant.requests.take(server.monotonic());
@@ -193,6 +234,28 @@ async fn enter(
             response.headers_mut().insert(name, value);
         }
     }
+    response
+}
+
+/// Answers a request of the operator. One that changes something is in the audit log of the server, before and after.
+async fn recorded(server: &Server, key: &Key, request: Request, next: Next) -> Response<Body> {
+    if request.method().is_safe() {
+        return next.run(request).await;
+    }
+    let begun = match server.journal.begin(&key.record, request.method(), request.uri()).await {
+        Ok(begun) => begun,
+        Err(problem) => return problem.into_response(),
+    };
+    let response = next.run(request).await;
+    match server.journal.end(begun, response.status(), response.extensions().get::<Note>()).await {
+        Ok(()) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// An answer to a change, with what the audit log of the server says of it.
+fn noted(mut response: Response<Body>, details: Json) -> Response<Body> {
+    response.extensions_mut().insert(Note(details));
     response
 }
 

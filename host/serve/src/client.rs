@@ -20,6 +20,23 @@ const MAX_ANSWER: usize = 64 << 20;
 ///
 /// There is no answer, and why.
 pub async fn ask(socket: &Path, key: &str, method: Method, path: &str, body: Vec<u8>) -> Result<(u16, Json), String> {
+    let (status, body) = text(socket, key, method, path, body).await?;
+    let json = serde_json::from_str(&body).unwrap_or(Json::String(body));
+    Ok((status, json))
+}
+
+/// The same, with the text of the body: the lines of a log are verified as they are written.
+///
+/// # Errors
+///
+/// There is no answer, and why.
+pub async fn text(
+    socket: &Path,
+    key: &str,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+) -> Result<(u16, String), String> {
     let failed =
         |error: &dyn std::fmt::Display| format!("the server at `{}` does not answer: {error}", socket.display());
     let stream = UnixStream::connect(socket).await.map_err(|error| failed(&error))?;
@@ -33,7 +50,5 @@ pub async fn ask(socket: &Path, key: &str, method: Method, path: &str, body: Vec
     let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await.map_err(|error| failed(&error))?.to_bytes();
     drop(sender);
     connection.abort();
-    let json =
-        serde_json::from_slice(&body).unwrap_or_else(|_| Json::String(String::from_utf8_lossy(&body).into_owned()));
-    Ok((status, json))
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }

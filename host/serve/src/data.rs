@@ -5,6 +5,7 @@
 //! DATA/sealing.key            what secrets are sealed with, mode 0600
 //! DATA/admin.key              the first key, mode 0600, where nobody was at a terminal to read it
 //! DATA/admin.sock             the socket of the admin interface, mode 0600
+//! DATA/audit/                 the audit log of the server: changes by its operator, and refused keys
 //! DATA/default-policy.yaml    the host policy of classes that name none
 //! DATA/tenants/ID/project/    the tenant's project, with its audit log and its sessions
 //! DATA/tenants/ID/workspace/  the files that its tools work with
@@ -72,6 +73,11 @@ impl DataFolder {
     /// The folder itself.
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// The folder of the server's own audit log.
+    pub(crate) fn audit(&self) -> PathBuf {
+        self.0.join("audit")
     }
 
     /// The folder of all tenants.

@@ -10,6 +10,7 @@
 //! - `runs`: turns of agents and asynchronous calls, which continue after the response
 //! - `api`: the HTTP interface
 //! - [`problem`]: its errors
+//! - `journal`: the audit log of the server itself
 //! - [`metrics`]: what is counted
 //!
 //! What a call may do is decided below: the class's host policy, the project's policy and the rules of tenant, key and call
@@ -22,6 +23,7 @@ pub mod archive;
 pub mod budget;
 pub mod client;
 pub mod data;
+mod journal;
 pub mod key;
 pub mod metrics;
 pub mod problem;

@@ -6,10 +6,14 @@
 //! - `asks`: questions whether calls may be made
 //! - `events`: the log of a run
 //! - `job`: a run that is under way
+//! - `sessions`: what is recorded of turns
+//! - `retention`: the removal of what is kept no longer
 
 mod asks;
 mod events;
 mod job;
+mod retention;
+mod sessions;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,18 +27,18 @@ use harness_policy::layer::Layer;
 use harness_store::{Expected, Store, StoreError, Versioned};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::asks::{APPROVALS, NobodyWaits};
 use self::events::LogWriter;
 use self::job::Job;
+pub(crate) use self::retention::sweep;
 use crate::api::Caller;
 use crate::key::hex;
 use crate::problem::Problem;
-use crate::role::Role;
 use crate::server::Server;
-use crate::tenant::Opened;
+use crate::tenant::{Opened, Tenant};
 use crate::tenants::now;
 
 /// Where the store has records of runs: `TENANT/RUN`.
@@ -164,12 +168,7 @@ impl Runs {
         work: Work,
     ) -> Result<(RunRecord, CancellationToken), Problem> {
         let tenant = caller.tenant()?;
-        let Ok(room) = tenant.runs.clone().try_acquire_owned() else {
-            let (runs, class) = (tenant.class.runs, &tenant.class.name);
-            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", format!("{runs} runs are under way"));
-            let set_by = format!("the class `{class}` of the tenant");
-            return Err(problem.with("limit", "concurrent_runs").with("set_by", set_by).again(1));
-        };
+        let room = self.room(tenant)?;
         let (kind, tool) = match &work {
             Work::Call { tool, .. } => ("call", Some(tool.clone())),
             Work::Turn { .. } => ("turn", None),
@@ -197,6 +196,16 @@ impl Runs {
             Job { server: server.clone(), caller: caller.clone(), opened, tenant: id, record: record.clone(), version };
         tokio::spawn(job.run(work, stop, ended.clone(), room));
         Ok((record, ended))
+    }
+
+    /// Room for one more run of a tenant.
+    fn room(&self, tenant: &Tenant) -> Result<OwnedSemaphorePermit, Problem> {
+        tenant.runs.clone().try_acquire_owned().map_err(|_| {
+            let (runs, class) = (tenant.class.runs, &tenant.class.name);
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", format!("{runs} runs are under way"));
+            let set_by = format!("the class `{class}` of the tenant");
+            problem.with("limit", "concurrent_runs").with("set_by", set_by).again(1)
+        })
     }
 
     fn live(&self) -> std::sync::MutexGuard<'_, HashMap<String, Live>> {
@@ -237,20 +246,6 @@ impl Runs {
     pub(crate) async fn stop_every(&self) {
         let all: Vec<_> = self.live().values().map(Live::tokens).collect();
         stop_and_wait(all).await;
-    }
-
-    /// That a key may resume a session: with the role `caller` those that it has begun.
-    ///
-    /// # Errors
-    ///
-    /// There is no such session for it.
-    pub(crate) async fn may_resume(&self, store: &dyn Store, caller: &Caller, session: &str) -> Result<(), Problem> {
-        let record = &caller.key.record;
-        let begun = store.get(SESSIONS, &place(&caller.tenant()?.id(), session)).await?;
-        match begun {
-            Some(by) if record.role != Role::Caller || by.value == record.id.as_bytes() => Ok(()),
-            _ => Err(Problem::not_found("there is no such session")),
-        }
     }
 
     /// The record of a run of a tenant.

@@ -13,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api;
 use crate::data::DataFolder;
+use crate::journal::Journal;
 use crate::key::hex;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::role::Role;
-use crate::runs::Runs;
+use crate::runs::{self, Runs};
 use crate::tenants::{Tenants, Wanted};
 use axum::http::StatusCode;
 
@@ -47,6 +48,8 @@ pub struct Server {
     pub(crate) tenants: Tenants,
     pub(crate) runs: Runs,
     pub(crate) metrics: Metrics,
+    /// What the operator changes, and keys that were refused.
+    pub(crate) journal: Journal,
     /// This start of the server, as no other.
     pub(crate) boot: String,
     /// Ends streams that nobody ends.
@@ -78,10 +81,15 @@ impl Server {
         let host = host.and_then(|host| host.with_roots(&[data.tenants()])).map_err(|error| error.to_string())?;
         let policy_of = |file: &str| settings.beside.join(file);
         let tenants = Tenants::load(store, host, data.clone(), sealer, &settings.config, policy_of).await?;
+        for tenant in tenants.all() {
+            let failed = |error| format!("the folder of the tenant `{}` cannot be used: {error}", tenant.id());
+            tenant.clear().map_err(failed)?;
+        }
         let server = Self {
             tenants,
             runs: Runs::default(),
             metrics: Metrics::default(),
+            journal: Journal::open(&data),
             boot: hex::<8>(),
             ending: CancellationToken::new(),
             data,
@@ -95,10 +103,11 @@ impl Server {
                 let label = "first key".to_owned();
                 let wanted = Wanted { tenant: None, role: Role::Operator, label, policy: None, expires: None };
                 let key = server.tenants.create_key(wanted).await;
-                Some(FirstKey { text: key.map_err(|problem| problem.as_json().to_string())?.text })
+                Some(key.map_err(|problem| problem.as_json().to_string())?)
             }
         };
-        Ok((Arc::new(server), first))
+        server.journal.started(first.as_ref().map(|key| key.id.as_str())).await?;
+        Ok((Arc::new(server), first.map(|key| FirstKey { text: key.text })))
     }
 
     /// Makes a tenant with a project of these files and a key of its owner, whose text is given back. None: there is a tenant
@@ -156,6 +165,7 @@ impl Server {
                     due.tick().await;
                     // What the store does not let go of now is removed the next time.
                     let _ = api::sweep(&*server.tenants.store).await;
+                    let _ = runs::sweep(&server).await;
                 }
             })
         };

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use harness_agent::{Configured, Models};
-use harness_artifact::server::{Rate, TenantClass};
+use harness_artifact::server::{Rate, Retention, TenantClass};
 use harness_capability::env::Variables;
 use harness_capability::system::System;
 use harness_dispatch::{Host, OpenError, Options, Project};
 use harness_plugin::content::Content;
 use harness_policy::layer::Layer;
-use harness_registry::Machine;
+use harness_registry::{Machine, Registry};
 use harness_sandbox::scheduling::quota::Quota;
 use harness_store::Store;
 use harness_sys::{self as sys, private, tree};
@@ -26,6 +26,11 @@ use crate::record::TenantRecord;
 
 /// Requests of a tenant in a minute where its class does not say.
 const REQUESTS: Rate = Rate { per_minute: 6_000, burst: 600 };
+
+/// Milliseconds of an hour.
+const HOUR: u64 = 3_600_000;
+/// What the folder begins with that an upload is tried out in.
+const INCOMING: &str = "incoming-";
 
 /// A class of tenants, with its defaults filled in.
 #[derive(Debug, Clone)]
@@ -44,8 +49,29 @@ pub struct Class {
     pub workspace_bytes: u64,
     /// Files of a workspace.
     pub workspace_files: u64,
+    /// How long what has ended is kept.
+    pub retention: Kept,
     /// What the configuration says.
     pub given: TenantClass,
+}
+
+/// How long what has ended is kept, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// A run and its events, after its end.
+    pub runs: u64,
+    /// A question about a call, after it was closed.
+    pub approvals: u64,
+    /// The answer to a request with an `Idempotency-Key`.
+    pub answers: u64,
+}
+
+impl Kept {
+    fn new(given: Retention) -> Self {
+        let days = |given: Option<u64>| given.unwrap_or(30).saturating_mul(24 * HOUR);
+        let answers = given.idempotency_hours.unwrap_or(24).saturating_mul(HOUR);
+        Self { runs: days(given.runs_days), approvals: days(given.approvals_days), answers }
+    }
 }
 
 impl Class {
@@ -64,6 +90,7 @@ impl Class {
             runs: given.concurrent_runs.map_or(8, |runs| usize::try_from(runs).unwrap_or(usize::MAX)),
             workspace_bytes: given.workspace_bytes.unwrap_or(256 << 20),
             workspace_files: given.workspace_files.unwrap_or(10_000),
+            retention: Kept::new(given.retention),
             given,
         }
     }
@@ -265,13 +292,42 @@ impl Tenant {
         Ok(Opened { project, models: Arc::new(models) })
     }
 
+    /// Its project once more, whose calls are in no record. Its files are there: it was opened before.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened.
+    pub async fn unrecorded(&self, host: &Host, variables: impl AsyncSecrets) -> Result<Project, Unopened> {
+        let variables = variables.read().await?;
+        // While it is held, no upload replaces the files.
+        let _whole = self.opened.lock().await;
+        self.is_there()?;
+        let options = Options { audit: false, ..self.options(variables) };
+        let (host, root) = (host.clone(), self.project_folder());
+        off_thread(move || host.open(&root, options)).await?.map_err(Unopened::Project)
+    }
+
     /// Whether a project can be opened for this tenant: as if it was uploaded, and nothing else changes.
     ///
     /// # Errors
     ///
     /// Why not.
     pub async fn try_out(&self, host: &Host, content: &Content) -> Result<(), Unopened> {
-        let folder = self.folder.join(format!("incoming-{}", crate::key::hex::<8>()));
+        self.looked_at(host, content, |_| ()).await
+    }
+
+    /// What is seen in a project that is opened for that, as if it was uploaded.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened.
+    pub(crate) async fn looked_at<T: Send + 'static>(
+        &self,
+        host: &Host,
+        content: &Content,
+        look: impl FnOnce(&Registry) -> T + Send + 'static,
+    ) -> Result<T, Unopened> {
+        let folder = self.folder.join(format!("{INCOMING}{}", crate::key::hex::<8>()));
         let host_error = |error: std::io::Error| Unopened::Host(error.to_string());
         self.is_there()?;
         tree::create(&self.folder).map_err(host_error)?;
@@ -281,12 +337,13 @@ impl Tenant {
             Ok(()) => {
                 let options = Options { audit: false, ..self.options(Variables::default()) };
                 let (host, root) = (host.clone(), folder.clone());
-                off_thread(move || host.open(&root, options)).await.and_then(|opened| opened.map_err(Unopened::Project))
+                let open = move || host.open(&root, options).map(|project| look(project.loaded().registry()));
+                off_thread(open).await.and_then(|opened| opened.map_err(Unopened::Project))
             }
             Err(error) => Err(host_error(error)),
         };
         tree::remove(&folder).map_err(host_error)?;
-        opened.map(|_| ())
+        opened
     }
 
     /// Takes the files of another project in force. Calls that are under way keep what they began with.
@@ -307,6 +364,21 @@ impl Tenant {
     /// Lets the next call open the project anew, with the secrets that there are then.
     pub async fn forget(&self) {
         *self.opened.lock().await = None;
+    }
+
+    /// Removes what uploads have left that a death of the process ended.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub(crate) fn clear(&self) -> std::io::Result<()> {
+        if sys::is_gone(&self.folder) {
+            return Ok(());
+        }
+        let is_left = |path: &&PathBuf| {
+            path.file_name().and_then(std::ffi::OsStr::to_str).is_some_and(|name| name.starts_with(INCOMING))
+        };
+        sys::entries(&self.folder)?.iter().filter(is_left).try_for_each(|path| tree::remove(path).map(|_| ()))
     }
 
     /// Removes its folder, with the record of its calls.

@@ -5,8 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use harness_artifact::server::{DEFAULT_CLASS, ServerConfig};
 use harness_capability::env::Variables;
-use harness_dispatch::{Host, OpenError};
+use harness_dispatch::{Host, OpenError, Project};
 use harness_plugin::archive;
+use harness_plugin::content::Content;
 use harness_policy::text::quoted;
 use harness_registry::Registry;
 use harness_store::{Expected, Store, StoreError, Versioned};
@@ -16,6 +17,7 @@ use harness_sys::digest::digest;
 use crate::api;
 use crate::budget;
 use crate::data::DataFolder;
+use crate::journal::Refusal;
 use crate::key::{self, KeyRecord, NewKey};
 use crate::problem::Problem;
 use crate::record::{self, State, TenantRecord};
@@ -29,6 +31,8 @@ use axum::http::StatusCode;
 const TENANTS: &str = "tenants";
 const KEYS: &str = "keys";
 const SECRETS: &str = "secrets";
+/// The policy of a project, in its archive.
+const POLICY_FILE: &str = ".harness/harness.md";
 /// Values that are read at once.
 const PAGE: usize = 500;
 /// Keys of one tenant.
@@ -183,6 +187,19 @@ impl Tenants {
         let Some(tenant) = &key.record.tenant else { return Some((key, None)) };
         let tenant = self.tenant(tenant).filter(|tenant| tenant.record().state == State::Active)?;
         Some((key, Some(tenant)))
+    }
+
+    /// Why [`authenticate`](Self::authenticate) refuses a key, and the tenant that it is of, for the audit log of the server.
+    pub(crate) fn why_refused(&self, text: &str, now: u64) -> (Refusal, Option<String>) {
+        let Some(id) = key::id_of(text) else { return (Refusal::Malformed, None) };
+        let key = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        let Some(key) = key else { return (Refusal::Unknown, None) };
+        let why = match () {
+            () if !key.record.has_digest(&digest(text)) => Refusal::Secret,
+            () if !key.record.is_valid(now) => Refusal::Expired,
+            () => Refusal::Suspended,
+        };
+        (why, key.record.tenant.clone())
     }
 
     /// Makes a tenant.
@@ -405,6 +422,40 @@ impl Tenants {
     pub async fn opened(&self, tenant: &Tenant) -> Result<Arc<Opened>, Problem> {
         let secrets = Secrets { all: self, tenant };
         tenant.opened(&self.host, &*self.store, secrets).await.map_err(|error| problem(&error))
+    }
+}
+
+impl Tenants {
+    /// What is seen in the project of a tenant with another `harness.md`. Nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// It has no project, or this one cannot be opened: with all that is wrong.
+    pub(crate) async fn with_policy<T: Send + 'static>(
+        &self,
+        tenant: &Tenant,
+        text: &str,
+        look: impl FnOnce(&Registry) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let digest = tenant.record().project.clone().ok_or_else(|| problem(&Unopened::None))?;
+        let packed = self.store.blob(&digest).await?.ok_or_else(Problem::fault)?;
+        let content = archive::unpack(&packed).map_err(|_| Problem::fault())?;
+        let others = content.files().filter(|(path, _)| *path != POLICY_FILE);
+        let files = others.map(|(path, bytes)| (path.to_owned(), bytes.to_vec()));
+        let policy = (POLICY_FILE.to_owned(), text.as_bytes().to_vec());
+        let content = Content::new(files.chain([policy])).map_err(|why| Problem::invalid(why.to_string()))?;
+        tenant.looked_at(&self.host, &content, look).await.map_err(|error| problem(&error))
+    }
+
+    /// The project of a tenant, open once more, with calls that are in no record: for what is only tried out.
+    ///
+    /// # Errors
+    ///
+    /// As for [`opened`](Self::opened).
+    pub(crate) async fn unrecorded(&self, tenant: &Tenant) -> Result<Project, Problem> {
+        self.opened(tenant).await?;
+        let secrets = Secrets { all: self, tenant };
+        tenant.unrecorded(&self.host, secrets).await.map_err(|error| problem(&error))
     }
 }
 

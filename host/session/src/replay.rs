@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 use super::read::{Recording, Step};
 use super::record::{ROOT, What};
 use super::recorder::Recorder;
-use harness_agent::{Session, Silent};
+use harness_agent::{Listener, Session, Silent};
 use harness_capability::clock::{Clock, Moment};
 use harness_capability::env::Variables;
 use harness_capability::exec::Runner;
@@ -72,8 +72,22 @@ impl Replayed {
 ///
 /// Where a line of the record does not fit those before it.
 pub async fn replay(root: &Path, project: &Project, recording: &Recording) -> Result<Replayed, String> {
+    replay_to(root, project, recording, Arc::new(Silent)).await
+}
+
+/// The same, with a listener to what happens in the replay.
+///
+/// # Errors
+///
+/// As for [`replay`].
+pub async fn replay_to(
+    root: &Path,
+    project: &Project,
+    recording: &Recording,
+    listener: Arc<dyn Listener>,
+) -> Result<Replayed, String> {
     let loaded = project.loaded();
-    let recorder = Arc::new(Recorder::to_memory(loaded.secrets().clone(), Arc::new(Silent)));
+    let recorder = Arc::new(Recorder::to_memory(loaded.secrets().clone(), listener));
     let rewound = Arc::new(Rewound::new(recording, recorder.clone()));
     let run = Run::with_session(state::Session {
         // What the record answers is never asked of these; they have nothing to answer with, if it were.

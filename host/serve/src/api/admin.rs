@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::own::{delete_key, listed, put_key, put_project, put_secret};
-use super::{MAX_BODY, answer, parse, read};
+use super::reads::{Wanted, log_of};
+use super::{MAX_BODY, answer, noted, parse, read};
 use crate::problem::Problem;
 use crate::record::State as TenantState;
 use crate::server::Server;
@@ -72,7 +73,9 @@ pub(super) async fn list(State(server): State<Arc<Server>>) -> Answer {
 pub(super) async fn create(State(server): State<Arc<Server>>, body: Body) -> Answer {
     let New { id, class, policy } = parse(&read(body, MAX_BODY).await?)?;
     let tenant = server.tenants.create(&id, class.as_deref(), policy).await?;
-    Ok(answer(StatusCode::CREATED, &shown(&tenant)))
+    let record = tenant.record();
+    let details = json!({"tenant": record.id, "class": record.class, "policy": record.policy});
+    Ok(noted(answer(StatusCode::CREATED, &shown(&tenant)), details))
 }
 
 pub(super) async fn show(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Answer {
@@ -88,6 +91,11 @@ pub(super) async fn show(State(server): State<Arc<Server>>, Path(id): Path<Strin
 pub(super) async fn change(State(server): State<Arc<Server>>, Path(id): Path<String>, body: Body) -> Answer {
     let tenant = tenant(&server, &id)?;
     let Change { state, policy } = parse(&read(body, MAX_BODY).await?)?;
+    let mut details = json!({});
+    if let Some(details) = details.as_object_mut() {
+        details.extend(state.map(|state| ("state".to_owned(), json!(state))));
+        details.extend(policy.clone().map(|policy| ("policy".to_owned(), json!(policy))));
+    }
     let change = |record: &mut crate::record::TenantRecord| {
         record.state = state.unwrap_or(record.state);
         if let Some(policy) = policy {
@@ -98,7 +106,7 @@ pub(super) async fn change(State(server): State<Arc<Server>>, Path(id): Path<Str
     if state == Some(TenantState::Suspended) {
         server.runs.stop_all(&id).await;
     }
-    Ok(answer(StatusCode::OK, &shown(&tenant)))
+    Ok(noted(answer(StatusCode::OK, &shown(&tenant)), details))
 }
 
 pub(super) async fn remove(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Answer {
@@ -155,5 +163,10 @@ pub(super) async fn remove_own_key(State(server): State<Arc<Server>>, Path(key):
 pub(super) async fn backup(State(server): State<Arc<Server>>, body: Body) -> Answer {
     let Backup { name } = parse(&read(body, MAX_BODY).await?)?;
     let file = server.backup(&name).await?;
-    Ok(answer(StatusCode::CREATED, &json!({"file": file})))
+    Ok(noted(answer(StatusCode::CREATED, &json!({"file": file})), json!({"backup": name})))
+}
+
+/// The audit log of the server: what its operator changed, and keys that were refused.
+pub(super) async fn audit(State(server): State<Arc<Server>>, Query(wanted): Query<Wanted>) -> Answer {
+    log_of(server.data().audit(), wanted).await
 }

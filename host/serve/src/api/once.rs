@@ -26,8 +26,6 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 pub(crate) const BUCKET: &str = "idempotency";
 /// Characters of a key.
 const MAX_KEY: usize = 255;
-/// How long an answer is kept, in milliseconds: a day.
-const KEPT: u64 = 86_400_000;
 /// Bytes of an answer that are kept.
 const MAX_ANSWER: usize = 512 << 10;
 
@@ -67,14 +65,18 @@ where
     F: Future<Output = Result<Response<Body>, Problem>>,
 {
     let Some(key) = key(headers)? else { return work().await };
-    let tenant = caller.tenant()?.id();
+    let (tenant, kept_for) = (caller.tenant()?.id(), caller.tenant()?.class.retention.answers);
     // The key of a client and the path may hold any text.
     let place = format!("{tenant}/{}/{}", caller.key.record.id, digest_of(format!("{route}\0{key}").as_bytes()));
     let body = digest_of(bytes);
     let mut expected = Expected::Absent;
     let version = loop {
-        let asked =
-            Asked { body: body.clone(), boot: server.boot.clone(), until: now().saturating_add(KEPT), answer: None };
+        let asked = Asked {
+            body: body.clone(),
+            boot: server.boot.clone(),
+            until: now().saturating_add(kept_for),
+            answer: None,
+        };
         let text = serde_json::to_vec(&asked).map_err(|_| Problem::fault())?;
         match server.tenants.store.put(BUCKET, &place, expected, text).await {
             Ok(version) => break version,
@@ -92,7 +94,7 @@ where
         expected = Expected::Version(version);
     };
     let (answer, given) = kept(work().await).await;
-    let asked = Asked { body, boot: server.boot.clone(), until: now().saturating_add(KEPT), answer: Some(given) };
+    let asked = Asked { body, boot: server.boot.clone(), until: now().saturating_add(kept_for), answer: Some(given) };
     let text = serde_json::to_vec(&asked).map_err(|_| Problem::fault())?;
     server.tenants.store.put(BUCKET, &place, Expected::Version(version), text).await?;
     Ok(answer)

@@ -9,7 +9,7 @@ use axum::http::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::{Caller, MAX_BODY, answer, parse, read};
+use super::{Caller, MAX_BODY, answer, noted, parse, read};
 use crate::archive::MAX_ARCHIVE;
 use crate::problem::Problem;
 use crate::role::Role;
@@ -54,7 +54,8 @@ pub(super) async fn put_project(server: &Server, tenant: &Tenant, body: Body) ->
     let bytes = read(body, MAX_ARCHIVE).await?;
     server.accepts_work().await?;
     let digest = server.tenants.upload(tenant, &bytes).await?;
-    Ok(answer(StatusCode::OK, &json!({"tenant": tenant.id(), "digest": digest})))
+    let details = json!({"project": digest});
+    Ok(noted(answer(StatusCode::OK, &json!({"tenant": tenant.id(), "digest": digest})), details))
 }
 
 pub(super) async fn secrets(State(server): State<Arc<Server>>, Extension(caller): Extension<Caller>) -> Answer {
@@ -75,7 +76,7 @@ pub(super) async fn set_secret(
 pub(super) async fn put_secret(tenants: &Tenants, tenant: &Tenant, name: &str, body: Body) -> Answer {
     let Secret { value } = parse(&read(body, MAX_BODY).await?)?;
     tenants.set_secret(tenant, name, &value).await?;
-    Ok(answer(StatusCode::OK, &json!({"secret": name})))
+    Ok(noted(answer(StatusCode::OK, &json!({"secret": name})), json!({"secret": name})))
 }
 
 pub(super) async fn remove_secret(
@@ -126,8 +127,12 @@ pub(super) async fn create_key(
 /// Makes a key as a body wants it.
 pub(super) async fn put_key(tenants: &Tenants, tenant: Option<String>, body: Body) -> Answer {
     let NewKey { role, label, policy, expires } = parse(&read(body, MAX_BODY).await?)?;
+    let mut details = json!({"role": role, "label": label, "policy": policy, "expires": expires});
     let new = tenants.create_key(Wanted { tenant, role, label, policy, expires }).await?;
-    Ok(answer(StatusCode::CREATED, &json!({"id": new.id, "key": new.text})))
+    if let Some(details) = details.as_object_mut() {
+        details.insert("key".to_owned(), json!(new.id));
+    }
+    Ok(noted(answer(StatusCode::CREATED, &json!({"id": new.id, "key": new.text})), details))
 }
 
 pub(super) async fn remove_key(

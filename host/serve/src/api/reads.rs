@@ -1,4 +1,4 @@
-//! What a tenant reads of itself: tools, usage, the audit log and the policy.
+//! What a tenant reads of itself: tools, usage and the audit log.
 
 use std::sync::Arc;
 
@@ -8,8 +8,6 @@ use axum::extract::{Query, State};
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{Response, StatusCode};
 use harness_artifact::tool::Tool;
-use harness_policy::compare::agreed;
-use harness_policy::grant::Grant;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
@@ -70,11 +68,12 @@ pub(super) struct Wanted {
 }
 
 /// The audit log as it is: JSON Lines, whose hashes can be verified anywhere.
-pub(super) async fn audit(
-    Extension(caller): Extension<Caller>,
-    Query(Wanted { after, limit }): Query<Wanted>,
-) -> Answer {
-    let folder = caller.tenant()?.project_folder().join(harness_audit::FOLDER);
+pub(super) async fn audit(Extension(caller): Extension<Caller>, Query(wanted): Query<Wanted>) -> Answer {
+    log_of(caller.tenant()?.project_folder().join(harness_audit::FOLDER), wanted).await
+}
+
+/// Lines of the log in a folder, once all of it was verified.
+pub(super) async fn log_of(folder: std::path::PathBuf, Wanted { after, limit }: Wanted) -> Answer {
     if harness_sys::is_gone(&folder) {
         return Ok(lines(String::new(), None));
     }
@@ -101,27 +100,4 @@ fn lines(text: String, head: Option<&str>) -> Response<Body> {
         response.headers_mut().insert(HEAD, head);
     }
     response
-}
-
-/// The effective policy: what all layers allow each tool together.
-pub(super) async fn policy(State(server): State<Arc<Server>>, Extension(caller): Extension<Caller>) -> Answer {
-    let tenant = caller.tenant()?;
-    let opened = server.tenants.opened(tenant).await?;
-    let loaded = opened.project.loaded();
-    let narrowed = tenant.layers(&caller.key);
-    let tools: Vec<Json> = loaded
-        .registry()
-        .tools()
-        .iter()
-        .map(|tool| {
-            let grant = loaded.policy().grant_of(tool);
-            let grant = if narrowed.is_empty() { grant } else { grant.meet(&Grant::new(narrowed.clone())) };
-            // `whole`: whether these rules are all that is allowed.
-            let rules =
-                agreed(&grant).into_iter().map(|one| json!({"key": one.key, "rules": one.rules, "whole": one.whole}));
-            let rules: Vec<Json> = rules.collect();
-            json!({"tool": tool.name, "allowed": loaded.policy().tools.decide(&tool.name).is_ok(), "rules": rules})
-        })
-        .collect();
-    Ok(answer(StatusCode::OK, &json!({"class": tenant.class.name, "tools": tools})))
 }

@@ -15,7 +15,6 @@ use serde_json::{Value as Json, json};
 use super::calls::narrowed;
 use super::{Caller, MAX_BODY, answer, once, parse, read};
 use crate::problem::Problem;
-use crate::role::Role;
 use crate::runs::{RunRecord, Work, log, shown};
 use crate::server::Server;
 use crate::tenants::now;
@@ -60,8 +59,8 @@ enum YesOrNo {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Page {
-    after: Option<String>,
-    limit: Option<usize>,
+    pub(super) after: Option<String>,
+    pub(super) limit: Option<usize>,
 }
 
 pub(super) async fn begin(
@@ -76,6 +75,17 @@ pub(super) async fn begin(
 
 async fn make(server: &Arc<Server>, caller: &Caller, bytes: &Bytes) -> Answer {
     let New { input, session, within } = parse(bytes)?;
+    begin_turn(server, caller, input, session, within).await
+}
+
+/// Begins a turn of the agent, in a session of its own or in one that is resumed.
+pub(super) async fn begin_turn(
+    server: &Arc<Server>,
+    caller: &Caller,
+    input: String,
+    session: Option<String>,
+    within: Option<Json>,
+) -> Answer {
     if input.trim().is_empty() {
         return Err(Problem::invalid("`input` is empty"));
     }
@@ -83,7 +93,7 @@ async fn make(server: &Arc<Server>, caller: &Caller, bytes: &Bytes) -> Answer {
     server.accepts_work().await?;
     let tenant = caller.tenant()?;
     if let Some(session) = &session {
-        server.runs.may_resume(&*server.tenants.store, caller, session).await?;
+        server.runs.may_see_session(&*server.tenants.store, caller, session).await?;
     }
     tenant.ledger.admit(now()).await.map_err(|refused| Problem::refused(&refused, now()))?;
     let opened = server.tenants.opened(tenant).await?;
@@ -94,14 +104,10 @@ async fn make(server: &Arc<Server>, caller: &Caller, bytes: &Bytes) -> Answer {
 async fn visible(server: &Server, caller: &Caller, id: &str) -> Result<(String, RunRecord), Problem> {
     let tenant = caller.tenant()?.id();
     let record = server.runs.record(&*server.tenants.store, &tenant, id).await?;
-    match is_visible(caller, &record) {
+    match caller.sees_of(&record.key) {
         true => Ok((tenant, record)),
         false => Err(Problem::not_found("there is no such run")),
     }
-}
-
-fn is_visible(caller: &Caller, record: &RunRecord) -> bool {
-    caller.key.record.role != Role::Caller || record.key == caller.key.record.id
 }
 
 pub(super) async fn list(
@@ -114,7 +120,7 @@ pub(super) async fn list(
     let page = server.runs.list(&*server.tenants.store, &tenant, after.as_deref(), most).await?;
     // The last run of a full page is the cursor of the next one, also if this key may not see that run.
     let next = page.last().filter(|_| page.len() == most).map(|record| record.id.clone());
-    let runs: Vec<Json> = page.iter().filter(|record| is_visible(&caller, record)).map(shown).collect();
+    let runs: Vec<Json> = page.iter().filter(|record| caller.sees_of(&record.key)).map(shown).collect();
     Ok(answer(StatusCode::OK, &json!({"runs": runs, "next": next})))
 }
 

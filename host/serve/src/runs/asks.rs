@@ -44,6 +44,13 @@ pub(crate) struct Approval {
     pub(crate) answer: Option<(String, String)>,
 }
 
+impl Approval {
+    /// When it was asked. An answer comes within a day of it.
+    pub(super) fn asked(&self) -> u64 {
+        self.expires.saturating_sub(PATIENCE)
+    }
+}
+
 impl Runs {
     /// Questions of a tenant that wait for an answer, the oldest first.
     pub(crate) async fn approvals(&self, store: &dyn Store, tenant: &str) -> Result<Vec<Approval>, Problem> {

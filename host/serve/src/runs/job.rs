@@ -217,12 +217,12 @@ fn outcome(turn: &Result<(String, u32), TurnError>, usage: Usage) -> Json {
 
 /// Hears the events of an agent: each goes to the log, and what its calls use is counted.
 #[derive(Debug)]
-struct Counted {
-    events: UnboundedSender<Json>,
+pub(super) struct Counted {
+    pub(super) events: UnboundedSender<Json>,
     /// Calls, and their fuel.
-    fuel: Mutex<(u64, u64)>,
+    pub(super) fuel: Mutex<(u64, u64)>,
     /// Events so far.
-    count: AtomicU64,
+    pub(super) count: AtomicU64,
 }
 
 impl Listener for Counted {

@@ -74,8 +74,8 @@ pub(super) fn compare(old: &ProjectPolicy, new: &ProjectPolicy, news: &mut News)
     for one in wider_secrets(old.secrets.iter().map(|one| &one.value), new.secrets.iter().map(|one| &one.value)) {
         add(&format!("sandbox.{}", one.key), finding(one.example));
     }
-    let before = harness_agent::allowances(old);
-    for (key, now) in harness_agent::allowances(new) {
+    let before = crate::allowances(old);
+    for (key, now) in crate::allowances(new) {
         let before = before.iter().find(|(other, _)| *other == key).and_then(|(_, before)| *before);
         if let Some(told) = before.and_then(|before| more(before, now)) {
             add(&key, Some(told));
