@@ -24,9 +24,9 @@ fn path_of(path: &str) -> Option<&'static str> {
     let path = path.split('?').next().unwrap();
     let fits = |template: &str| {
         let (of, parts): (Vec<&str>, Vec<&str>) = (template.split('/').collect(), path.split('/').collect());
-        let is_file = template == "/v1/files/{path}" && parts.len() > of.len();
+        let is_file = template == "/v1/files/{path}" && path.starts_with("/v1/files/") && parts.len() > of.len();
         let fits = |(of, part): (&&str, &&str)| of == part || (of.starts_with('{') && !part.is_empty());
-        (of.len() == parts.len() || is_file) && of.iter().zip(&parts).all(fits)
+        is_file || (of.len() == parts.len() && of.iter().zip(&parts).all(fits))
     };
     // A path without parameters comes first.
     let mut all: Vec<&String> = kept()["paths"].as_object().unwrap().keys().collect();

@@ -30,7 +30,7 @@ fn a_dry_run_says_what_another_policy_allows_and_changes_nothing() {
     assert_eq!(wide["wider"][0]["for"], json!(["tool `it`"]), "{wide}");
     let layer = dry(json!({"layer": {"fs": {"read": ["a"], "write": []}}})).json();
     assert_eq!((keys(&layer, "wider"), keys(&layer, "narrower")), (Vec::new(), vec!["fs.write".to_owned()]), "{layer}");
-    assert_eq!(dry(json!({"layer": "fs: { read: [a], write: [] }"})).json(), layer);
+    assert_eq!(dry(json!({"layer": "{\"fs\":{\"read\":[\"a\"],\"write\":[]}}"})).json(), layer);
     // What could not be uploaded cannot be tried.
     let wrong = dry(json!({"harness_md": policy("sandbox: { evn: [A] }\n")}));
     assert_eq!(problem(&wrong), (422, "project".to_owned()));

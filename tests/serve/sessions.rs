@@ -20,7 +20,7 @@ fn acme(site: &Site) -> Tenant {
 fn a_session_is_shown_as_a_timeline_a_file_and_a_page() {
     let site = Site::open();
     let acme = acme(&site);
-    let id = session(&site, &acme.key, "do <b>it</b>");
+    let id = session(&site, &acme.key, "do <i>so</i>");
     let listed = site.get(&acme.key, "/v1/sessions").json();
     let owner = acme.key.split('_').nth(1).unwrap();
     assert_eq!(listed, json!({"sessions": [{"id": id, "begun_by": owner}], "next": null}));
@@ -34,7 +34,7 @@ fn a_session_is_shown_as_a_timeline_a_file_and_a_page() {
     assert_eq!((page.status, page.header("content-type").as_str()), (200, "text/html; charset=utf-8"));
     let policy = page.header("content-security-policy");
     assert!(policy.starts_with("default-src 'none';") && policy.ends_with("sandbox"), "{policy}");
-    assert!(page.body.contains("do &lt;b&gt;it&lt;/b&gt;") && !page.body.contains("<b>it"), "{}", page.body);
+    assert!(page.body.contains("do &lt;i&gt;so&lt;/i&gt;") && !page.body.contains("<i>so"), "{}", page.body);
     for other in ["none", "latest", &id[..8], &format!("{id}.txt"), &format!("{id}.html.jsonl"), "..%2Fhead"] {
         let reply = site.get(&acme.key, &format!("/v1/sessions/{other}"));
         assert_eq!(problem(&reply), (404, "not_found".to_owned()), "{other}");

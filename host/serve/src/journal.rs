@@ -109,6 +109,8 @@ impl Journal {
     /// It cannot be recorded, and must not be made.
     pub(crate) async fn begin(&self, by: &KeyRecord, method: &Method, uri: &Uri) -> Result<Begun, Problem> {
         let begun = Begun { request: format!("adm_{}", hex::<8>()) };
+        // Whether the files are those that were written.
+        self.log.ready().await.map_err(|_| unwritable("the change was not made"))?;
         let mut entry = self.entry().map_err(|_| unwritable("the change was not made"))?;
         entry.put("event", "change");
         entry.put("request", &begun.request);
