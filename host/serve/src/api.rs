@@ -3,6 +3,7 @@
 //! A route is added with the [`Action`] that it asks for, and in no other way: who shows no key that counts, or one whose
 //! role does not have the action, does not get as far as the route.
 //!
+//! - `asked`: what a path and a query say
 //! - `admin`: tenants, for the operator, at a socket of its own
 //! - `calls`: calls of tools
 //! - `runs`: runs of agents, and their events
@@ -17,6 +18,7 @@
 //! - `once`: requests that are repeated with the same `Idempotency-Key`
 
 mod admin;
+mod asked;
 pub(crate) mod calls;
 mod chat;
 mod files;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
+use super::asked::{Path, Query};
 use super::own::{delete_key, listed, put_key, put_project, put_secret};
-use super::reads::{Wanted, log_of};
+use super::reads::{Wanted, broken, log_of};
 use super::{MAX_BODY, answer, noted, parse, read};
 use crate::problem::Problem;
 use crate::record::State as TenantState;
@@ -166,7 +167,13 @@ pub(super) async fn backup(State(server): State<Arc<Server>>, body: Body) -> Ans
     Ok(noted(answer(StatusCode::CREATED, &json!({"file": file})), json!({"backup": name})))
 }
 
-/// The audit log of the server: what its operator changed, and keys that were refused.
+/// The audit log of the server, verified: what its operator changed, and keys that were refused.
 pub(super) async fn audit(State(server): State<Arc<Server>>, Query(wanted): Query<Wanted>) -> Answer {
-    log_of(server.data().audit(), wanted).await
+    let folder = server.data().audit();
+    let verified = {
+        let folder = folder.clone();
+        tokio::task::spawn_blocking(move || harness_audit::verify(&folder)).await.map_err(|_| Problem::fault())?
+    };
+    verified.map_err(|why| broken(&why))?;
+    log_of(folder, wanted).await
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, Response, StatusCode};
 use harness_agent::attach;
 use harness_artifact::policy::layer;
@@ -14,6 +14,7 @@ use harness_sandbox::outcome::Outcome;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
+use super::asked::Path;
 use super::{Caller, MAX_BODY, answer, once, parse, read};
 use crate::budget::Resource;
 use crate::key::hex;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Response, StatusCode};
 use harness_capability::denial::Denial;
@@ -15,6 +15,7 @@ use harness_sys::tree;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::asked::{Path, Query};
 use super::{Caller, answer, read as read_body};
 use crate::problem::Problem;
 use crate::server::Server;

@@ -23,6 +23,8 @@ enum Content {
     Perhaps(&'static str),
     /// Text or bytes of this media type.
     Of(&'static str),
+    /// The same, which may be empty.
+    PerhapsOf(&'static str),
 }
 
 /// One request that the interface takes.
@@ -76,7 +78,7 @@ use Action::{
     Approve, Call, ManageKeys, ReadAudit, ReadFiles, ReadPolicy, ReadRuns, ReadTools, ReadUsage, Run, WriteFiles,
     WriteProject, WriteSecrets,
 };
-use Content::{Empty, Json as J, Of, Perhaps};
+use Content::{Empty, Json as J, Of, Perhaps, PerhapsOf};
 
 #[rustfmt::skip]
 const OPERATIONS: &[Operation] = operations! {
@@ -100,7 +102,7 @@ const OPERATIONS: &[Operation] = operations! {
     get "/v1/plugins" Some(ReadPolicy), "listPlugins", "List the plugins of the project", &[], &[], Empty, [200 J("Plugins")];
     get "/v1/files" Some(ReadFiles), "listFiles", "List files of the workspace", &[("pattern", "string")], &[], Empty, [200 J("Files")];
     get "/v1/files/{path}" Some(ReadFiles), "readFile", "Read a file", &[], &[], Empty, [200 Of("application/octet-stream")];
-    put "/v1/files/{path}" Some(WriteFiles), "writeFile", "Write a file", &[], &[], Of("application/octet-stream"), [200 J("Written")];
+    put "/v1/files/{path}" Some(WriteFiles), "writeFile", "Write a file", &[], &[], PerhapsOf("application/octet-stream"), [200 J("Written")];
     delete "/v1/files/{path}" Some(WriteFiles), "removeFile", "Remove a file", &[], &[], Empty, [200 J("Removed")];
     get "/v1/project" Some(ReadTools), "showProject", "Show the digest of the project in force", &[], &[], Empty, [200 J("Project")];
     put "/v1/project" Some(WriteProject), "uploadProject", "Replace the project by a tar archive", &[], &[], Of("application/x-tar"), [200 J("Project")];
@@ -187,7 +189,7 @@ fn operation(one: &Operation) -> Json {
         members.insert("parameters".to_owned(), parameters.into());
     }
     if let Some(content) = content_of(one.body) {
-        let is_required = !matches!(one.body, Content::Perhaps(_));
+        let is_required = !matches!(one.body, Content::Perhaps(_) | Content::PerhapsOf(_));
         members.insert("requestBody".to_owned(), json!({"required": is_required, "content": content}));
     }
     match one.action {
@@ -214,7 +216,9 @@ fn content_of(content: Content) -> Option<Json> {
         Content::Json(name) | Content::Perhaps(name) => {
             json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{name}")}}})
         }
-        Content::Of(kind) => json!({kind: {"schema": {"type": "string"}}}),
+        // Its events are objects, whose form is their kind's.
+        Content::Of(kind @ "text/event-stream") => json!({kind: {}}),
+        Content::Of(kind) | Content::PerhapsOf(kind) => json!({kind: {"schema": {"type": "string"}}}),
     })
 }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
+use super::asked::Path;
 use super::{Caller, MAX_BODY, answer, noted, parse, read};
 use crate::archive::MAX_ARCHIVE;
 use crate::problem::Problem;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{Response, StatusCode};
 use harness_artifact::tool::Tool;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
+use super::asked::Query;
 use super::{Caller, answer};
 use crate::problem::Problem;
 use crate::server::Server;
@@ -72,16 +73,14 @@ pub(super) async fn audit(Extension(caller): Extension<Caller>, Query(wanted): Q
     log_of(caller.tenant()?.project_folder().join(harness_audit::FOLDER), wanted).await
 }
 
-/// Lines of the log in a folder, once all of it was verified.
+/// Lines of the log in a folder, as they are.
 pub(super) async fn log_of(folder: std::path::PathBuf, Wanted { after, limit }: Wanted) -> Answer {
     if harness_sys::is_gone(&folder) {
         return Ok(lines(String::new(), None));
     }
     let read =
         tokio::task::spawn_blocking(move || harness_audit::lines(&folder)).await.map_err(|_| Problem::fault())?;
-    let all = read.map_err(|broken| {
-        Problem::new(StatusCode::CONFLICT, "broken", format!("the audit log is not whole: {broken}"))
-    })?;
+    let all = read.map_err(|why| broken(&why))?;
     let number = |line: &str| {
         let json: Json = serde_json::from_str(line).unwrap_or_default();
         (json.get("seq").and_then(Json::as_u64), json.get("hash").and_then(Json::as_str).map(str::to_owned))
@@ -91,6 +90,11 @@ pub(super) async fn log_of(folder: std::path::PathBuf, Wanted { after, limit }: 
     let wanted = all.iter().filter(|line| number(line).0.is_some_and(|at| at > after));
     let text: String = wanted.take(limit.unwrap_or(LINES).clamp(1, LINES)).map(|line| format!("{line}\n")).collect();
     Ok(lines(text, head.as_deref()))
+}
+
+/// A log that is not what was written.
+pub(super) fn broken(why: &harness_audit::Broken) -> Problem {
+    Problem::new(StatusCode::CONFLICT, "broken", format!("the audit log is not whole: {why}"))
 }
 
 fn lines(text: String, head: Option<&str>) -> Response<Body> {

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, Response, StatusCode};
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
+use super::asked::{Path, Query};
 use super::calls::narrowed;
 use super::{Caller, MAX_BODY, answer, once, parse, read};
 use crate::problem::Problem;

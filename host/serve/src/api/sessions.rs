@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, Response, StatusCode};
 use harness_session::read::{self, Recording};
@@ -14,6 +14,7 @@ use harness_session::{FOLDER, html};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
+use super::asked::{Path, Query};
 use super::runs::{Page, begin_turn};
 use super::{Caller, MAX_BODY, answer, once, parse, read as read_body};
 use crate::problem::Problem;
