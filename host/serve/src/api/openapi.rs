@@ -105,7 +105,7 @@ const OPERATIONS: &[Operation] = operations! {
     put "/v1/files/{path}" Some(WriteFiles), "writeFile", "Write a file", &[], &[], PerhapsOf("application/octet-stream"), [200 J("Written")];
     delete "/v1/files/{path}" Some(WriteFiles), "removeFile", "Remove a file", &[], &[], Empty, [200 J("Removed")];
     get "/v1/project" Some(ReadTools), "showProject", "Show the digest of the project in force", &[], &[], Empty, [200 J("Project")];
-    put "/v1/project" Some(WriteProject), "uploadProject", "Replace the project by a tar archive", &[], &[], Of("application/x-tar"), [200 J("Project")];
+    put "/v1/project" Some(WriteProject), "uploadProject", "Replace the project by a tar archive", &[], &[], Of("application/octet-stream"), [200 J("Project")];
     get "/v1/secrets" Some(WriteSecrets), "listSecrets", "List the names of secrets", &[], &[], Empty, [200 J("Secrets")];
     put "/v1/secrets/{name}" Some(WriteSecrets), "setSecret", "Set a secret", &[], &[], J("SecretRequest"), [200 J("Secret")];
     delete "/v1/secrets/{name}" Some(WriteSecrets), "removeSecret", "Remove a secret", &[], &[], Empty, [200 J("Secret")];
