@@ -89,6 +89,24 @@ impl Site {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// The rest of the next line of standard error that begins so.
+    pub(crate) fn said(&mut self, start: &str) -> String {
+        let err = self.child.stderr.as_mut().unwrap();
+        loop {
+            // No more than the line: what comes after it is for others.
+            let mut line = Vec::new();
+            while line.last() != Some(&b'\n') {
+                let mut byte = [0];
+                assert!(err.read(&mut byte).unwrap() > 0, "the server has not said `{start}`");
+                line.push(byte[0]);
+            }
+            let line = String::from_utf8(line).unwrap();
+            if let Some(rest) = line.strip_prefix(start) {
+                return rest.trim_end().to_owned();
+            }
+        }
+    }
+
     /// The exit code and standard error, when it has ended.
     pub(crate) fn end(&mut self) -> (Option<i32>, String) {
         let mut rest = String::new();

@@ -13,7 +13,7 @@ use harness_dispatch::confinement::{Granted, needs_below};
 use harness_mcp::http::Listener;
 use harness_policy::command::CommandNetwork;
 use harness_serve::data::DataFolder;
-use harness_serve::{FirstKey, Server, Settings};
+use harness_serve::{Doors, FirstKey, Server, Settings};
 use harness_sys::{self as sys, private};
 use harness_wall::confine::{CommandNeeds, Plan};
 
@@ -60,7 +60,13 @@ pub(crate) struct Serve {
     #[arg(long, conflicts_with = "tls_cert")]
     pub(crate) behind_proxy: bool,
 
-    /// Make two tenants with a small project each, and print a key for each of them.
+    /// Show the operator a dashboard at this address, which must be of the loopback interface. Port 0 is any free one; the
+    /// URL is printed.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) operator_dashboard: Option<SocketAddr>,
+
+    /// Make two tenants with a small project each, and print a key for each of them and a link to the dashboard that signs
+    /// in once.
     #[arg(long)]
     pub(crate) demo: bool,
 
@@ -82,6 +88,15 @@ pub(crate) fn run(command: &Serve, _: &ProjectArgs, printer: Printer) -> Result<
         printer.error(&format!("cannot listen at `{}`: {error}", data.admin_socket().display()), &[], Some(hint));
         Exit::Usage
     })?;
+    let operator_dashboard = command.operator_dashboard.map(|address| {
+        Listener::loopback(address).map_err(|error| {
+            let hint = "forward a port to it, as `ssh -L` does, to see it from elsewhere";
+            printer.error(&format!("cannot listen at `{address}`: {error}"), &[], Some(hint));
+            Exit::Usage
+        })
+    });
+    let is_secure = command.tls_cert.is_some() || command.behind_proxy;
+    let doors = Doors { tenants, operator, operator_dashboard: operator_dashboard.transpose()?, is_secure };
     let plan = plan(&data, &config, &beside).map_err(usage)?;
     project::confine(&plan, &command.confine, printer)?;
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -96,24 +111,20 @@ pub(crate) fn run(command: &Serve, _: &ProjectArgs, printer: Printer) -> Result<
             keep(&first, &data, printer)?;
         }
         if command.demo {
-            demo(&server, printer).await?;
+            demo(&server, &url(&doors.tenants, command), printer).await?;
         }
-        Ok(serve(&server, tenants, operator, command, printer).await)
+        Ok(serve(&server, doors, command, printer).await)
     });
     runtime.shutdown_background();
     exit
 }
 
-async fn serve(
-    server: &std::sync::Arc<Server>,
-    tenants: Listener,
-    operator: Listener,
-    command: &Serve,
-    printer: Printer,
-) -> Exit {
+async fn serve(server: &std::sync::Arc<Server>, doors: Doors, command: &Serve, printer: Printer) -> Exit {
     let mut signals = Signals::new();
-    let scheme = if command.tls_cert.is_some() { "https" } else { "http" };
-    let url = tenants.address().map(|address| format!("{scheme}://{address}")).unwrap_or_default();
+    let url = url(&doors.tenants, command);
+    if let Some(address) = doors.operator_dashboard.as_ref().and_then(Listener::address) {
+        printer.say(&format!("the operator's dashboard: http://{address}/dashboard"));
+    }
     let end = async move {
         // Clients may connect, and a signal is heard, from here on.
         printer.data(&url);
@@ -121,7 +132,7 @@ async fn serve(
         signals.at_once();
         heard
     };
-    match server.serve(tenants, operator, end).await {
+    match server.serve(doors, end).await {
         Ok(Ok(())) => Exit::Completed,
         Ok(Err(heard)) => heard.exit(),
         Err(error) => {
@@ -129,6 +140,12 @@ async fn serve(
             Exit::Fault
         }
     }
+}
+
+/// Where tenants connect.
+fn url(listener: &Listener, command: &Serve) -> String {
+    let scheme = if command.tls_cert.is_some() { "https" } else { "http" };
+    listener.address().map(|address| format!("{scheme}://{address}")).unwrap_or_default()
 }
 
 /// The configuration, and the folder that its paths are relative to.
@@ -208,7 +225,7 @@ fn keep(first: &FirstKey, data: &DataFolder, printer: Printer) -> Result<(), Exi
     Ok(())
 }
 
-async fn demo(server: &Server, printer: Printer) -> Result<(), Exit> {
+async fn demo(server: &Server, url: &str, printer: Printer) -> Result<(), Exit> {
     for tenant in DEMO {
         let made =
             server.demo(tenant, &init::FILES.iter().map(|(path, text)| (*path, *text)).collect::<Vec<_>>()).await;
@@ -220,6 +237,10 @@ async fn demo(server: &Server, printer: Printer) -> Result<(), Exit> {
                 return Err(Exit::Fault);
             }
         }
+    }
+    let [first, _] = DEMO;
+    if let Some(link) = server.sign_in_link(first) {
+        printer.say(&format!("dashboard of {first}, signs in once within 10 minutes: {url}{link}"));
     }
     Ok(())
 }

@@ -213,7 +213,7 @@ impl Project {
     }
 
     /// The project's share of its host.
-    pub fn share(&self) -> &Share {
+    pub fn share(&self) -> &Arc<Share> {
         self.inner.host.sandbox.share()
     }
 

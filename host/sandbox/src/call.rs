@@ -140,6 +140,7 @@ impl Sandbox {
             Err(busy) => return refused(busy, taping, started),
         };
         let turn = self.gate().turn(standing.share.id(), context.session.id(), standing.share.quota().weight);
+        let turn = turn.counted_for(&standing.share);
         let mut state = State::new(context, limits, deadline, standing);
         state.taping = taping;
         let call = Running { sandbox: self.clone(), image: image.clone(), role, past, limits, started };

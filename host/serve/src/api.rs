@@ -25,10 +25,10 @@ mod files;
 mod health;
 mod once;
 mod openapi;
-mod own;
+pub(crate) mod own;
 mod policy;
 mod reads;
-mod runs;
+pub(crate) mod runs;
 mod sessions;
 
 pub(crate) use self::chat::BUCKET as CHATS;
@@ -76,6 +76,11 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// One whose key was checked by other means than `Authorization`.
+    pub(crate) fn new(key: Arc<Key>, tenant: Option<Arc<Tenant>>) -> Self {
+        Self { key, tenant }
+    }
+
     /// The tenant of the key.
     ///
     /// # Errors

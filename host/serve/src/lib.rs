@@ -9,6 +9,7 @@
 //! - [`rate`], [`budget`]: how often, and how much
 //! - `runs`: turns of agents and asynchronous calls, which continue after the response
 //! - `api`: the HTTP interface
+//! - `dashboard`: pages for people
 //! - [`problem`]: its errors
 //! - `journal`: the audit log of the server itself
 //! - [`metrics`]: what is counted
@@ -22,6 +23,7 @@ mod api;
 pub mod archive;
 pub mod budget;
 pub mod client;
+mod dashboard;
 pub mod data;
 mod journal;
 pub mod key;
@@ -36,4 +38,4 @@ pub mod server;
 pub mod tenant;
 pub mod tenants;
 
-pub use server::{FirstKey, Server, Settings};
+pub use server::{Doors, FirstKey, Server, Settings};

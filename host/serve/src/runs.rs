@@ -30,7 +30,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::asks::{APPROVALS, NobodyWaits};
+pub(crate) use self::asks::{APPROVALS, Approval, NobodyWaits};
 use self::events::LogWriter;
 use self::job::Job;
 pub(crate) use self::retention::sweep;

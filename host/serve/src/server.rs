@@ -12,6 +12,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio_util::sync::CancellationToken;
 
 use crate::api;
+use crate::dashboard::{self, Sessions};
 use crate::data::DataFolder;
 use crate::journal::Journal;
 use crate::key::hex;
@@ -19,7 +20,8 @@ use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::role::Role;
 use crate::runs::{self, Runs};
-use crate::tenants::{Tenants, Wanted};
+use crate::tenants::{Tenants, Wanted, now};
+use axum::Router;
 use axum::http::StatusCode;
 
 /// Connections of all tenants at one time.
@@ -50,6 +52,8 @@ pub struct Server {
     pub(crate) metrics: Metrics,
     /// What the operator changes, and keys that were refused.
     pub(crate) journal: Journal,
+    /// Who is signed in.
+    pub(crate) dashboard: Sessions,
     /// This start of the server, as no other.
     pub(crate) boot: String,
     /// Ends streams that nobody ends.
@@ -57,6 +61,19 @@ pub struct Server {
     data: DataFolder,
     began: Instant,
     written: std::sync::Mutex<Option<Instant>>,
+}
+
+/// Where a server lets clients in.
+#[derive(Debug)]
+pub struct Doors {
+    /// Tenants, with the API and their dashboard.
+    pub tenants: Listener,
+    /// The operator, with the admin API.
+    pub operator: Listener,
+    /// The operator's dashboard, at an address of the loopback interface.
+    pub operator_dashboard: Option<Listener>,
+    /// Whether browsers of tenants get here by TLS alone, its own or a proxy's: cookies are bound to it then.
+    pub is_secure: bool,
 }
 
 /// The first key of the operator, which was just made.
@@ -90,6 +107,7 @@ impl Server {
             runs: Runs::default(),
             metrics: Metrics::default(),
             journal: Journal::open(&data),
+            dashboard: Sessions::default(),
             boot: hex::<8>(),
             ending: CancellationToken::new(),
             data,
@@ -136,27 +154,32 @@ impl Server {
         &self.data
     }
 
-    /// Lets tenants in at one listener, and the operator at another one, until `end` is there. Then nothing new is begun,
-    /// what is under way is waited for, for half a minute, and what was used is written.
+    /// A path of the dashboard where a browser signs in as the owner of a tenant, once and within 10 minutes. None: the
+    /// tenant has no key of an owner.
+    pub fn sign_in_link(&self, tenant: &str) -> Option<String> {
+        let keys = self.tenants.keys_of(Some(tenant));
+        let owner = keys.iter().find(|key| key.record.role == Role::Owner && key.record.is_valid(now()))?;
+        Some(format!("/dashboard/link/{}", self.dashboard.link(&owner.record.id, self.monotonic() / 1_000_000)))
+    }
+
+    /// Lets clients in until `end` is there. Then nothing new is begun, what is under way is waited for, for half a minute,
+    /// and what was used is written.
     ///
     /// # Errors
     ///
     /// That nobody can be let in, or what was used cannot be written.
-    pub async fn serve<T>(
-        self: &Arc<Self>,
-        tenants: Listener,
-        operator: Listener,
-        end: impl Future<Output = T>,
-    ) -> std::io::Result<T> {
+    pub async fn serve<T>(self: &Arc<Self>, doors: Doors, end: impl Future<Output = T>) -> std::io::Result<T> {
+        let Doors { tenants, operator, operator_dashboard, is_secure } = doors;
         let stop = CancellationToken::new();
         let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
-        let admin = {
-            let (server, limits, stop) = (self.clone(), limits.clone(), stop.clone());
-            let router = TowerToHyperService::new(api::operator(&server));
+        let beside = |listener: Listener, router: Router| {
+            let (limits, stop, router) = (limits.clone(), stop.clone(), TowerToHyperService::new(router));
             tokio::spawn(
-                async move { serve_connections(operator, limits, router, stop.cancelled_owned(), || ()).await },
+                async move { serve_connections(listener, limits, router, stop.cancelled_owned(), || ()).await },
             )
         };
+        let admin = beside(operator, api::operator(self));
+        let pages = operator_dashboard.map(|listener| beside(listener, dashboard::of_operator(self)));
         let sweeper = {
             let server = self.clone();
             tokio::spawn(async move {
@@ -169,14 +192,16 @@ impl Server {
                 }
             })
         };
-        let router = TowerToHyperService::new(api::tenants(self));
+        let router = TowerToHyperService::new(api::tenants(self).merge(dashboard::of_tenants(self, is_secure)));
         let served = serve_connections(tenants, limits, router, end, || self.ending.cancel()).await;
         let drained = tokio::time::timeout(DRAIN, self.runs.stop_every()).await;
         drop(drained);
         stop.cancel();
         sweeper.abort();
-        if let Ok(Err(error)) = admin.await {
-            return Err(error);
+        for door in [Some(admin), pages].into_iter().flatten() {
+            if let Ok(Err(error)) = door.await {
+                return Err(error);
+            }
         }
         let ended = served?;
         for tenant in self.tenants.all() {

@@ -13,7 +13,7 @@ use harness_dispatch::{Host, OpenError, Options, Project};
 use harness_plugin::content::Content;
 use harness_policy::layer::Layer;
 use harness_registry::{Machine, Registry};
-use harness_sandbox::scheduling::quota::Quota;
+use harness_sandbox::scheduling::quota::{Quota, Share};
 use harness_store::Store;
 use harness_sys::{self as sys, private, tree};
 use tokio::sync::{Mutex, Semaphore};
@@ -359,6 +359,12 @@ impl Tenant {
             off_thread(move || opened.project.reload()).await?.map_err(Unopened::Project)?;
         }
         Ok(())
+    }
+
+    /// Its part of the machine, while its project is open and nothing changes that.
+    pub(crate) fn share(&self) -> Option<Arc<Share>> {
+        let opened = self.opened.try_lock().ok()?.clone()?;
+        Some(opened.project.share().clone())
     }
 
     /// Lets the next call open the project anew, with the secrets that there are then.

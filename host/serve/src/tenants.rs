@@ -180,13 +180,40 @@ impl Tenants {
         // Before it is known whether there is such a key: a stranger learns nothing by the time that it takes.
         let digest = digest(text);
         let key = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()?;
-        if !key.record.has_digest(&digest) || !key.record.is_valid(now) {
+        if !key.record.has_digest(&digest) {
             return None;
         }
+        let found = self.in_force(&key, now)?;
         key.touch(now);
-        let Some(tenant) = &key.record.tenant else { return Some((key, None)) };
+        Some((key, found))
+    }
+
+    /// Whether there is a key of this identifier, in force or not.
+    pub(crate) fn has_key(&self, id: &str) -> bool {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).contains_key(id)
+    }
+
+    /// What a key is called, if there is one of this identifier.
+    pub(crate) fn label_of(&self, id: &str) -> Option<String> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.get(id).map(|key| key.record.label.clone())
+    }
+
+    /// The key of this identifier, if it counts now, with its tenant. For those who have shown it before.
+    pub(crate) fn key_in_force(&self, id: &str, now: u64) -> Option<(Arc<Key>, Option<Arc<Tenant>>)> {
+        let key = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()?;
+        let tenant = self.in_force(&key, now)?;
+        Some((key, tenant))
+    }
+
+    /// The tenant of a key that counts now; none for the operator's.
+    fn in_force(&self, key: &Key, now: u64) -> Option<Option<Arc<Tenant>>> {
+        if !key.record.is_valid(now) {
+            return None;
+        }
+        let Some(tenant) = &key.record.tenant else { return Some(None) };
         let tenant = self.tenant(tenant).filter(|tenant| tenant.record().state == State::Active)?;
-        Some((key, Some(tenant)))
+        Some(Some(tenant))
     }
 
     /// Why [`authenticate`](Self::authenticate) refuses a key, and the tenant that it is of, for the audit log of the server.

@@ -17,7 +17,8 @@ use super::timeline::{Kind, Span, Timeline};
 use harness_artifact::escape;
 use row::{Row, Scale};
 
-const STYLE: &str = include_str!("html/style.css");
+/// The style of the page. One that shows [`rows`] has it too.
+pub const STYLE: &str = include_str!("html/style.css");
 /// Width of a lane in its own units.
 const LANE: u64 = 10_000;
 /// Characters of the title.
@@ -54,6 +55,11 @@ pub fn render(timeline: &Timeline) -> String {
     page.into_string()
 }
 
+/// The turns with their rows, to be put into the body of another page.
+pub fn rows(timeline: &Timeline) -> String {
+    html! { @for section in sections(timeline) { "\n" (section) } }.into_string()
+}
+
 /// What the session was first asked.
 fn title(timeline: &Timeline) -> String {
     let asked = timeline.spans.iter().flat_map(|span| &span.texts).find(|(word, _)| *word == "asked");
@@ -70,7 +76,8 @@ fn short(text: &str, most: usize) -> String {
 }
 
 /// Text of any origin: what is hidden in it is shown.
-struct Shown<'a>(&'a str);
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a>(pub &'a str);
 
 impl Render for Shown<'_> {
     fn render_to(&self, page: &mut String) {

@@ -103,7 +103,9 @@ impl Admission {
         };
         let _waits = Waits { admission: self, project: standing.share.id(), depth: standing.depth, arrival };
         let began = Instant::now();
-        match tokio::time::timeout_at(deadline.into(), &mut admitted).await {
+        let entered = tokio::time::timeout_at(deadline.into(), &mut admitted).await;
+        standing.share.queue().note(began.elapsed());
+        match entered {
             Ok(Ok(room)) => Ok(room),
             // It may have come just now.
             Ok(Err(_)) | Err(_) => admitted.try_recv().map_err(|_| self.late(standing, began.elapsed())),

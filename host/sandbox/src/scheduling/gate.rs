@@ -12,6 +12,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use super::fair::{Party, Tree};
+use super::quota::Share;
 
 /// A slot that was granted and not taken for this long goes to the next: whoever it was for is not polled, and may be
 /// waiting for someone who needs it.
@@ -61,6 +62,9 @@ pub(crate) struct Turn {
     is_long: bool,
     /// Whether the tree has an account of it.
     is_known: bool,
+    /// Since when it waits for a slot, and whose waits are counted.
+    asked: Option<Instant>,
+    share: Option<Arc<Share>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +90,8 @@ impl Gate {
     /// The part of a new call.
     pub(crate) fn turn(self: &Arc<Self>, project: u64, run: u64, weight: u32) -> Turn {
         let party = Party { project, run, call: self.calls.fetch_add(1, Ordering::Relaxed) };
-        Turn { gate: self.clone(), party, weight, has: Has::Nothing, is_long: false, is_known: false }
+        let (has, asked, share) = (Has::Nothing, None, None);
+        Turn { gate: self.clone(), party, weight, has, is_long: false, is_known: false, asked, share }
     }
 
     /// Whether anyone waits.
@@ -176,6 +181,18 @@ impl State {
 impl Turn {
     /// Waits for a slot.
     pub(crate) fn poll_enter(&mut self, context: &Context<'_>) -> Poll<()> {
+        let entered = self.poll_slot(context);
+        if entered.is_pending() {
+            self.asked.get_or_insert_with(Instant::now);
+        } else if let Some(since) = self.asked.take()
+            && let Some(share) = &self.share
+        {
+            share.slices().note(since.elapsed());
+        }
+        entered
+    }
+
+    fn poll_slot(&mut self, context: &Context<'_>) -> Poll<()> {
         match self.has {
             Has::Slot | Has::Exempt => return Poll::Ready(()),
             Has::Nothing if !self.gate.needs_slots() => {
@@ -203,6 +220,12 @@ impl Turn {
         let woken = woken.filter(|_| !granted);
         self.gate.done(state, woken);
         if granted { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Counts how long it waits among the waits of a project.
+    pub(crate) fn counted_for(mut self, share: &Arc<Share>) -> Self {
+        self.share = Some(share.clone());
+        self
     }
 
     fn set_long(&mut self, is_long: bool) {
@@ -269,6 +292,7 @@ impl Turn {
         let is_free = had == Has::Slot || state.take_free();
         let woken = if is_free { state.pass_on() } else { None };
         self.gate.done(state, woken);
+        self.asked = Some(Instant::now());
     }
 
     /// Lets others compute if a call waits. Who had no slot needs one from now on.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -107,6 +108,39 @@ impl Quota {
     }
 }
 
+/// How often and how long something was waited for, since a project was opened.
+#[derive(Debug, Default)]
+pub struct Waits {
+    count: AtomicU64,
+    micros: AtomicU64,
+    longest: AtomicU64,
+}
+
+impl Waits {
+    /// Counts one wait.
+    pub(crate) fn note(&self, waited: Duration) {
+        let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+        self.longest.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> Duration {
+        Duration::from_micros(self.micros.load(Ordering::Relaxed))
+    }
+
+    /// The longest of them.
+    pub fn longest(&self) -> Duration {
+        Duration::from_micros(self.longest.load(Ordering::Relaxed))
+    }
+}
+
 /// A project among those of a host.
 #[derive(Debug)]
 pub struct Share {
@@ -114,6 +148,8 @@ pub struct Share {
     id: u64,
     memory: AtomicU64,
     resources: Arc<Resources>,
+    queue: Waits,
+    slices: Waits,
     /// Turns of its scripts that are loaded while calls continue.
     loads: Arc<Semaphore>,
 }
@@ -126,7 +162,8 @@ impl Share {
         let resources = Arc::new(Resources::new(Amounts { commands, open_files, http_bytes, connections }));
         let (id, memory) = (SHARES.fetch_add(1, Ordering::Relaxed), AtomicU64::new(0));
         let loads = Arc::new(Semaphore::new(LOADS_OF_ONE as usize));
-        Arc::new(Self { quota, id, memory, resources, loads })
+        let (queue, slices) = (Waits::default(), Waits::default());
+        Arc::new(Self { quota, id, memory, resources, queue, slices, loads })
     }
 
     /// What it may have.
@@ -137,6 +174,16 @@ impl Share {
     /// What else its calls use.
     pub fn resources(&self) -> &Arc<Resources> {
         &self.resources
+    }
+
+    /// How long its calls have waited for an instance, those that had to.
+    pub fn queue(&self) -> &Waits {
+        &self.queue
+    }
+
+    /// How long its calls have waited for a slice of the processor, those that had to.
+    pub fn slices(&self) -> &Waits {
+        &self.slices
     }
 
     /// Bytes of linear memory that its instances have now.

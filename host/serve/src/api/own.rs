@@ -113,15 +113,25 @@ fn shown(key: &Key) -> Json {
     })
 }
 
+/// That a key may make others.
+///
+/// # Errors
+///
+/// Its calls are narrowed, and those of a new key would not be.
+pub(crate) fn may_make_keys(caller: &Caller) -> Result<(), Problem> {
+    if caller.key.record.policy.is_none() {
+        return Ok(());
+    }
+    let why = "a key whose calls are narrowed makes no keys: they would not be";
+    Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", why).with("set_by", "the rules of the key"))
+}
+
 pub(super) async fn create_key(
     State(server): State<Arc<Server>>,
     Extension(caller): Extension<Caller>,
     body: Body,
 ) -> Answer {
-    if caller.key.record.policy.is_some() {
-        let why = "a key whose calls are narrowed makes no keys: they would not be";
-        return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", why).with("set_by", "the rules of the key"));
-    }
+    may_make_keys(&caller)?;
     put_key(&server.tenants, Some(caller.tenant()?.id()), body).await
 }
 
@@ -145,7 +155,7 @@ pub(super) async fn remove_key(
 }
 
 /// Removes a key of a tenant, or of the operator.
-pub(super) async fn delete_key(tenants: &Tenants, tenant: Option<&str>, id: &str) -> Answer {
+pub(crate) async fn delete_key(tenants: &Tenants, tenant: Option<&str>, id: &str) -> Answer {
     if !tenants.keys_of(tenant).iter().any(|key| key.record.id == id) {
         return Err(Problem::not_found("there is no such key"));
     }

@@ -8,7 +8,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, Response, StatusCode};
-use futures_util::stream;
+use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
@@ -102,7 +102,7 @@ pub(super) async fn begin_turn(
 }
 
 /// The record of a run, if this key may see it: a caller sees those of its own.
-async fn visible(server: &Server, caller: &Caller, id: &str) -> Result<(String, RunRecord), Problem> {
+pub(crate) async fn visible(server: &Server, caller: &Caller, id: &str) -> Result<(String, RunRecord), Problem> {
     let tenant = caller.tenant()?.id();
     let record = server.runs.record(&*server.tenants.store, &tenant, id).await?;
     match caller.sees_of(&record.key) {
@@ -166,14 +166,22 @@ pub(super) async fn events(
         Some(Some(last)) => Some(last),
         None => after,
     };
-    let reader = Reader { server, log: log(&tenant, &id), after: last.unwrap_or(0), is_over: false };
-    let body = Body::from_stream(stream::unfold(reader, |mut reader| async {
-        let next = reader.next().await?;
-        Some((next, reader))
-    }));
-    let mut response = Response::new(body);
+    let mut response = Response::new(Body::from_stream(follow(server, (&tenant, &id), last.unwrap_or(0))));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     Ok(response)
+}
+
+/// The events of a run after a position, as the text of server-sent events, until its end.
+pub(crate) fn follow(
+    server: Arc<Server>,
+    (tenant, run): (&str, &str),
+    after: u64,
+) -> impl Stream<Item = Result<String, std::io::Error>> + Send + use<> {
+    let reader = Reader { server, log: log(tenant, run), after, is_over: false };
+    stream::unfold(reader, |mut reader| async {
+        let next = reader.next().await?;
+        Some((next, reader))
+    })
 }
 
 /// Reads the log of a run, and waits for more until its end.
