@@ -67,7 +67,9 @@ fn no_text_becomes_markup_in_any_field() {
     site.call(&key, "%3Cimg%20src=x%3E", json!({}));
     let mut owner = Visitor::with(&site, &acme.key);
     let mut narrow = Visitor::with(&site, &key);
-    let query: String = url::form_urlencoded::byte_serialize(all.as_bytes()).collect();
+    // What is hidden in a field stays as it is: it is sent again from there.
+    let asked = [MARKUP, ATTRIBUTE, SCRIPT].join(" ");
+    let query: String = url::form_urlencoded::byte_serialize(asked.as_bytes()).collect();
     let lines = site.get(&acme.key, "/v1/audit").body.lines().count();
     let mut paths = vec![
         "/dashboard".to_owned(),

@@ -74,7 +74,7 @@ fn without_a_session_every_page_is_the_way_to_sign_in() {
     assert_eq!(signed_in.get("/v1/runs").status, 401);
 }
 
-/// Everything that a browser is to be told, of everything that it can get.
+/// All headers that a browser needs, on everything that it can get.
 #[test]
 fn every_answer_keeps_other_sites_out() {
     let site = Site::open();
@@ -250,6 +250,9 @@ fn runs_are_listed_shown_and_stopped() {
     assert_eq!(site.get(&acme.key, &format!("/v1/runs/{waiting}")).json()["state"], "running");
     assert_eq!(owner.send(&path, &format!("{path}/stop"), &[]).status, 303);
     assert_eq!(site.get(&acme.key, &format!("/v1/runs/{waiting}")).json()["state"], "stopped");
+    // A run that has ended asks nobody any more.
+    assert!(owner.get("/dashboard/approvals").body.contains("Nothing waits for an answer."));
+    assert_eq!(site.get(&acme.key, "/v1/approvals").json(), json!({"approvals": []}));
 }
 
 #[test]

@@ -131,7 +131,11 @@ pub(super) fn explain(loaded: &Loaded, tool: &str, narrowed: &[Layer], (call, su
     let Some(added) = of_rule(key, &item) else { return only("No line of policy is suggested.") };
     let mut explained = Explained::default();
     let mut changed: Vec<(Arc<Layer>, Arc<Layer>)> = Vec::new();
-    for layer in all.layers() {
+    // A layer that says nothing of this leaves it to the others. Where all of them do, the project is to say it.
+    let speaking: Vec<_> = all.layers().iter().filter(|layer| speaks(layer, key)).collect();
+    let silent = || all.layers().iter().filter(|layer| layer.origin.scope == Scope::Project).collect();
+    let asked: Vec<_> = if speaking.is_empty() { silent() } else { speaking };
+    for layer in asked {
         let alone = Grant::of(vec![layer.clone()]);
         let Err(refusal) = wanted.decide(&alone) else { continue };
         let more = Arc::new(with(layer, &added));
@@ -163,26 +167,39 @@ fn of_rule(key: &str, item: &str) -> Option<Layer> {
     layer::parse("added", &text).0
 }
 
+/// Whether a layer says anything of a key.
+fn speaks(layer: &Layer, key: &str) -> bool {
+    match key {
+        "fs.read" | "fs.write" => layer.fs.is_some(),
+        "network" => layer.network.is_some(),
+        "exec.allow" => layer.exec.is_some(),
+        "env" => layer.env.is_some(),
+        "secrets" => layer.secrets.is_some(),
+        _ => layer.services.is_some(),
+    }
+}
+
 /// A layer with the rules of another one as well.
 fn with(layer: &Layer, added: &Layer) -> Layer {
     let mut new = layer.clone();
-    if let (Some(fs), Some(more)) = (&mut new.fs, &added.fs) {
+    if let Some(more) = &added.fs {
+        let fs = new.fs.get_or_insert_default();
         fs.read.extend(more.read.iter().cloned());
         fs.write.extend(more.write.iter().cloned());
     }
-    if let (Some(network), Some(more)) = (&mut new.network, &added.network) {
-        network.allow.extend(more.allow.iter().cloned());
+    if let Some(more) = &added.network {
+        new.network.get_or_insert_default().allow.extend(more.allow.iter().cloned());
     }
-    if let (Some(exec), Some(more)) = (&mut new.exec, &added.exec) {
-        exec.allow.extend(more.allow.iter().cloned());
+    if let Some(more) = &added.exec {
+        new.exec.get_or_insert_default().allow.extend(more.allow.iter().cloned());
     }
     for (names, more) in [(&mut new.env, &added.env), (&mut new.secrets, &added.secrets)] {
-        if let (Some(names), Some(more)) = (names, more) {
-            names.extend(more.iter().cloned());
+        if let Some(more) = more {
+            names.get_or_insert_default().extend(more.iter().cloned());
         }
     }
-    if let (Some(services), Some(more)) = (&mut new.services, &added.services) {
-        services.extend(more.iter().copied());
+    if let Some(more) = &added.services {
+        new.services.get_or_insert_default().extend(more.iter().copied());
     }
     new
 }

@@ -185,15 +185,15 @@ pub(super) fn is_own(headers: &HeaderMap) -> Result<(), Refusal> {
     let (Ok(site), Ok(origin), Ok(Some(host))) = (one(&FETCH_SITE), one(&ORIGIN), one(&HOST)) else {
         return foreign("a program whose headers contradict each other");
     };
-    if site.is_none() && origin.is_none() {
-        return foreign("a program that does not name its origin");
-    }
-    if site.is_some_and(|site| site != "same-origin") {
-        return foreign("another site");
-    }
     // Without the scheme: a proxy that has TLS is asked by it, and asks without.
     let is_host = |origin: &str| origin.split_once("://").is_some_and(|(_, of)| of.eq_ignore_ascii_case(host));
-    if origin.is_some_and(|origin| !is_host(origin)) { foreign("another site") } else { Ok(()) }
+    match (site, origin) {
+        (None, None) => foreign("a program that does not name its origin"),
+        // These pages send no referrer, and browsers that keep to that hide the origin of their forms too.
+        (Some("same-origin"), None | Some("null")) => Ok(()),
+        (None | Some("same-origin"), Some(origin)) if is_host(origin) => Ok(()),
+        _ => foreign("another site"),
+    }
 }
 
 /// Reads a form, and checks that it was made for this cookie.

@@ -47,7 +47,7 @@ pub(super) async fn show(State(desk): State<Arc<Desk>>, Extension(visitor): Exte
                     @if *tool.confirm || policy.tools.confirms(&tool.name).is_some() { span class="badge under-way" { "asks a person" } }
                     " " span class="faint" { code { (Shown(&tool.source.file)) } }
                 }
-                h4 { "Granted" }
+                h3 { "Granted" }
                 (rules(&meet(policy.grant_of(tool))))
             }
         }

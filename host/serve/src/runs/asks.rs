@@ -62,7 +62,9 @@ impl Runs {
             after = Some(last.clone());
             for (_, found) in &page {
                 let approval: Approval = serde_json::from_slice(&found.value).map_err(|_| Problem::fault())?;
-                if approval.answer.is_none() && approval.expires > now() {
+                // That of a run that has ended cannot be answered any more.
+                let waits = self.waiting().contains_key(&approval.id);
+                if waits && approval.answer.is_none() && approval.expires > now() {
                     open.push(approval);
                 }
             }
