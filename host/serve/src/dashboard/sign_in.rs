@@ -6,12 +6,13 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header::SET_COOKIE;
-use axum::http::{HeaderMap, Response, StatusCode};
+use axum::http::{HeaderMap, Response, StatusCode, Uri};
 use maud::html;
 
 use super::guard::{self, Visitor, redirect};
 use super::session::Token;
 use super::{Desk, Page, Refusal, layout};
+use crate::journal::Refusal as Refused;
 use crate::key::id_of;
 use crate::problem::Problem;
 use crate::tenants::now;
@@ -63,7 +64,14 @@ pub(super) async fn sign_in(State(desk): State<Arc<Desk>>, headers: HeaderMap, b
         return Err(Refusal::of(problem.with("limit", "sign-in").hint(format!("try again in {again} s")).again(again)));
     }
     let found = tenants.authenticate(shown, now());
+    let is_known = found.is_some();
     let Some((key, _)) = found.filter(|(_, tenant)| tenant.is_none() == desk.is_operators) else {
+        let (why, tenant) = match is_known {
+            true => (Refused::Role, None),
+            false => tenants.why_refused(shown, now()),
+        };
+        let path = Uri::from_static("/dashboard/sign-in");
+        desk.server.journal.refuse(shown, why, tenant.as_deref(), &path, desk.server.monotonic());
         return Err(refused(&desk));
     };
     desk.server.dashboard.succeeded(&key.record.id);
