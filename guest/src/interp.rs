@@ -46,34 +46,31 @@ pub(crate) fn prepare() {
         predicate: None,
         coverage: false,
     };
-    // What the first script leaves behind finds its place in `slack`, in front of the evaluator's stack, which does not fit
-    // there. Behind the stack it would split the free memory in two, and each image would be a megabyte larger.
+    // In front of what is set aside: memory that loads can use, so that an image is no larger than it has to be.
     let slack = Vec::<u8>::with_capacity(SLACK);
-    let fence = Vec::<u8>::with_capacity(FENCE);
+    #[cfg(target_family = "wasm")]
+    crate::allocated::set_aside();
     drop(std::hint::black_box(slack));
     let _ = load(&warm_up);
     LOADED.take();
-    drop(std::hint::black_box(fence));
-    make_room(EVALUATOR);
+    use_arena(false);
 }
 
-/// What the evaluator takes for its stack at once whenever it is made, in bytes: `INITIAL_SIZE` of starlark's
-/// `collections::alloca`.
-const EVALUATOR: usize = 1_000_000;
-/// What else a load of a script of a few hundred lines takes of it.
+/// What a load of a script of a few hundred lines takes of the memory, in bytes.
 const SLACK: usize = 512 << 10;
-/// More than any gap in what is allocated when the interpreter has made its built-ins, in bytes.
-const FENCE: usize = 64 << 10;
 
-/// Sees to it that so much of the heap is free in one piece. The evaluator's stack is then there in every call: to grow
-/// the memory by that, and to shrink it again after the call, is more work for the host than a small script is.
-fn make_room(bytes: usize) {
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(bytes)));
+/// Sets whether what is allocated belongs to a call.
+fn use_arena(calling: bool) {
+    #[cfg(target_family = "wasm")]
+    crate::allocated::use_arena(calling);
+    #[cfg(not(target_family = "wasm"))]
+    let _ = calling;
 }
 
 /// Parses a script, checks its dialect, runs its top level and freezes what that made.
 pub(crate) fn load(source: &Source) -> Result<(), Failure> {
     phase::enter(Phase::Loading);
+    use_arena(false);
     coverage::stop();
     let (place, module) = load_script(source)?;
     let when = source.predicate.as_ref().map(|predicate| load_predicate(&source.file, predicate)).transpose()?;
@@ -87,7 +84,7 @@ pub(crate) fn load(source: &Source) -> Result<(), Failure> {
         loaded.function()?;
     }
     LOADED.set(Some(loaded));
-    make_room(EVALUATOR);
+    use_arena(true);
     Ok(())
 }
 

@@ -12,7 +12,7 @@
 //! - [`coverage`]: which lines of a script were reached, for `harness test`
 //! - [`ending`]: where a script is when it ends without an error
 //! - [`observe`]: pure built-ins that hooks hear
-//! - `allocated`: how much memory is in use
+//! - `allocated`: the allocator, which counts, and keeps what a call writes together
 //! - [`phase`]: what is running now, and what may be called then
 //! - [`spelling`]: a name of the format that the language keeps for itself
 //! - `system`: what the standard library asks of WASI 0.1, answered in here
