@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use wasmtime::component::{Component, InstancePre};
@@ -14,9 +14,9 @@ use super::engine::Exports;
 use super::image::Changes;
 use super::imports::Role;
 use super::loader::{Budget, Kept};
+use super::occupant::Occupant;
 use super::outcome::{Entry, Source};
 use super::scheduling::quota::Share;
-use super::state::State;
 use harness_sys::digest::digest;
 
 /// A loaded script, ready to be called in a fresh instance each time. Cheap to clone.
@@ -37,6 +37,9 @@ struct Parts {
     observed: Slot,
     /// When it was last called, in calls of the host.
     used: AtomicU64,
+    /// When it was last called, in milliseconds, and how many calls came soon after the one before them.
+    last: AtomicU64,
+    streak: AtomicU32,
     /// A component that is no interpreter.
     foreign: Option<Component>,
     /// Where its functions are.
@@ -46,8 +49,13 @@ struct Parts {
     code: String,
 }
 
+/// A call that comes at most so many milliseconds after the one before it comes soon.
+const HOT: u64 = 100;
+/// A script is called again and again when so many calls of it came soon.
+const STREAK: u32 = 3;
+
 /// Linked with its memory, while that is kept. Calls that began with it have it until they end.
-type Slot = Mutex<Option<Arc<InstancePre<State>>>>;
+type Slot = Mutex<Option<Arc<InstancePre<Occupant>>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -78,7 +86,9 @@ impl Image {
         code: String,
     ) -> Self {
         let (ready, observed, used, file) = (Slot::default(), Slot::default(), AtomicU64::new(0), file.into());
-        Self { parts: Arc::new(Parts { role, changes, ready, observed, used, foreign, exports, file, code }) }
+        let (last, streak) = (AtomicU64::new(0), AtomicU32::new(0));
+        let parts = Parts { role, changes, ready, observed, used, last, streak, foreign, exports, file, code };
+        Self { parts: Arc::new(parts) }
     }
 
     /// The artifact's file, for messages.
@@ -100,6 +110,23 @@ impl Image {
         &self.parts.exports
     }
 
+    /// Whether both are one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.parts, &other.parts)
+    }
+
+    /// Notes a call at this moment, in milliseconds of some clock. Whether the script is called again and again.
+    pub(crate) fn is_hot(&self, now: u64) -> bool {
+        let Parts { last, streak, .. } = &*self.parts;
+        let before = last.swap(now, Ordering::Relaxed);
+        if now.saturating_sub(before) > HOT {
+            streak.store(0, Ordering::Relaxed);
+            return false;
+        }
+        // Past the bound it does not matter how many there were.
+        streak.load(Ordering::Relaxed) >= STREAK || streak.fetch_add(1, Ordering::Relaxed).saturating_add(1) >= STREAK
+    }
+
     pub(crate) fn role(&self) -> Role {
         self.parts.role
     }
@@ -113,7 +140,7 @@ impl Image {
     }
 
     /// Linked with its memory, where that is kept.
-    pub(crate) fn ready(&self, observed: bool) -> Option<Arc<InstancePre<State>>> {
+    pub(crate) fn ready(&self, observed: bool) -> Option<Arc<InstancePre<Occupant>>> {
         static CALLS: AtomicU64 = AtomicU64::new(1);
         let ready = lock(self.parts.slot(observed)).clone();
         self.parts.used.store(CALLS.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
@@ -199,9 +226,9 @@ impl Cache {
         &self,
         image: &Image,
         observed: bool,
-        made: InstancePre<State>,
+        made: InstancePre<Occupant>,
         share: &Share,
-    ) -> Arc<InstancePre<State>> {
+    ) -> Arc<InstancePre<Occupant>> {
         let mut all = lock(&self.ready);
         let was_ready = image.parts.is_ready();
         let kept = lock(image.parts.slot(observed)).get_or_insert_with(|| Arc::new(made)).clone();

@@ -1,10 +1,11 @@
-//! One call: a new store and a new instance, with their own fuel, deadline and limits; all dropped at its end.
+//! One call: an instance that no other call has had, with its own fuel, deadline and limits. All that the call had is dropped
+//! before its caller has the outcome.
 
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tracing::{Instrument as _, Span};
-use wasmtime::component::{ComponentNamedList, Lift, Lower};
+use wasmtime::component::{ComponentNamedList, Instance, Lift, Lower};
 use wasmtime::{Error, Store, Trap, UpdateDeadline};
 
 use super::cache::Image;
@@ -12,17 +13,20 @@ use super::compile;
 use super::engine::Sandbox;
 use super::imports::Role;
 use super::last_words::Said;
+use super::occupant::{Occupant, Occupied};
 use super::outcome::{Answer, Failure, FailureKind, Limit, LimitKind, Outcome, Report, Usage};
 use super::scheduling::admission::Busy;
 use super::scheduling::guests::Work as Scheduled;
 use super::scheduling::quota::Standing;
 use super::scheduling::slices::{self, Sliced};
 use super::spans;
+use super::spare::{Made, Next};
 use super::state::{Context, State};
 use super::stop::Stop;
 use super::strand;
 use super::tape::{Late, LatePoint, Taping};
 use harness_capability::log::Log;
+use harness_capability::reentry::Listening;
 use harness_policy::limits::Limits;
 
 /// Calls within calls that the interpreter allows; see `guest/src/dialect.rs`.
@@ -31,6 +35,8 @@ const MAX_DEPTH: u64 = 100;
 const MAX_GIVEN: u64 = 16 << 20;
 /// The time of a script of the past that is run again, at least.
 const MAX_AGAIN: Duration = Duration::from_secs(600);
+/// The most fuel of a call whose instance is cleared up after its caller has the answer.
+const SMALL: u64 = 2_000_000;
 /// Handles to host resources that an instance may hold: the contract has none.
 const MAX_HANDLES: usize = 0;
 
@@ -102,8 +108,8 @@ impl Sandbox {
     #[doc(hidden)]
     pub async fn instantiate(&self, image: &Image, context: Context, limits: Limits) -> wasmtime::Result<()> {
         let standing = Standing { share: self.share().clone(), depth: context.depth };
-        let mut store =
-            Store::new(self.engine(), State::new(context, limits, Instant::now() + limits.timeout, standing));
+        let state = State::new(context, limits, Instant::now() + limits.timeout, standing);
+        let mut store = Store::new(self.engine(), Occupant::Call(Box::new(state)));
         prepare(&mut store, &limits)?;
         self.ready(image, Role::Tool, false)?.instantiate_async(&mut store).await?;
         Ok(())
@@ -172,6 +178,12 @@ fn refused<R: Serialize>(busy: Busy, taping: Option<Box<Taping>>, started: Insta
     Report { outcome, usage, log: Log::default(), calls: Vec::new(), coverage: None }
 }
 
+/// The report of a call that the host lost.
+fn fault<R>(message: String, started: Instant) -> Report<R> {
+    let usage = Usage { wall: started.elapsed(), ..Usage::default() };
+    Report { outcome: Outcome::Fault(message), usage, log: Log::default(), calls: Vec::new(), coverage: None }
+}
+
 /// What a tape says of a call before it is made.
 #[derive(Debug, Clone, Copy, Default)]
 struct Past {
@@ -224,14 +236,16 @@ impl Running {
         (Result<R, Failure>,): ComponentNamedList + Lift,
     {
         let (fuel, ends) = (self.past.fuel(&self.limits), state.ends.clone());
-        let mut store = Store::new(self.sandbox.engine(), state);
-        let begun = prepare(&mut store, &Limits { fuel, ..self.limits });
+        let listening = state.context.reentry.as_ref().map(|reentry| reentry.listening()).unwrap_or_default();
+        let observed = listening.any() && self.role == Role::Tool;
+        let Seated { mut store, instance, fuel: left } = self.seated(state, fuel, observed);
+        let begun = prepare(&mut store, &Limits { fuel: left, ..self.limits });
         let sandbox = self.sandbox.clone();
         let begun = begun.and_then(|()| Ok(sandbox.ticker().call()?));
         let result = match begun {
             Err(error) => Err(error),
             Ok(_ticking) => {
-                let work = self.invoked(invocation, &mut store);
+                let work = self.invoked(invocation, &mut store, instance, listening);
                 let work = async { if self.past.waits() { strand::until_cut(work).await } else { Some(work.await) } };
                 // Guest code is ended by its epoch; this ends what it waits for.
                 match ends.limit(work).await {
@@ -244,14 +258,30 @@ impl Running {
             // Further than this it did not come, whatever kept it.
             strand::cut::<()>().await;
         }
-        self.report(result, store, fuel)
+        self.report(result, store, fuel, observed)
     }
 
-    /// Makes an instance and calls its function.
+    /// A store for this call, with an instance where one was made ahead that it can have.
+    fn seated(&self, state: State, fuel: u64, observed: bool) -> Seated {
+        let mut state = Box::new(state);
+        let made = if self.past.is_given { None } else { self.sandbox.spares().take(&self.image, observed) };
+        if let Some(Made { mut store, instance, fuel: taken, memory }) = made
+            && let Some(fuel) = fuel.checked_sub(taken)
+            && state.take_memory(memory)
+        {
+            *store.data_mut() = Occupant::Call(state);
+            return Seated { store, instance: Some(instance), fuel };
+        }
+        Seated { store: Store::new(self.sandbox.engine(), Occupant::Call(state)), instance: None, fuel }
+    }
+
+    /// Makes an instance, unless there is one, and calls its function.
     async fn invoked<P, R>(
         &self,
         invocation: Invocation<P>,
-        mut store: &mut Store<State>,
+        mut store: &mut Store<Occupant>,
+        made: Option<Instance>,
+        listening: Listening,
     ) -> wasmtime::Result<Result<Ran<R>, Failure>>
     where
         P: ComponentNamedList + Lower + Send + Sync + 'static,
@@ -259,21 +289,21 @@ impl Running {
         (Result<R, Failure>,): ComponentNamedList + Lift,
     {
         let (role, exports) = (self.role, self.image.exports());
-        let reentry = store.data().context.reentry.as_ref();
-        let listening = reentry.map(|reentry| reentry.listening()).unwrap_or_default();
-        let ready = self.sandbox.ready(&self.image, role, listening.any())?;
-        let instance = ready.instantiate_async(&mut store).await?;
+        let instance = match made {
+            Some(instance) => instance,
+            None => self.sandbox.ready(&self.image, role, listening.any())?.instantiate_async(&mut store).await?,
+        };
         if let Some((event, payload)) = &invocation.when {
-            store.data_mut().closed = true;
+            store.state_mut()?.closed = true;
             let when = instance.get_typed_func::<_, (Result<bool, Failure>,)>(&mut store, &exports.matches)?;
             let (matched,) = when.call_async(&mut store, (event.as_str(), payload.as_str())).await?;
             match matched {
-                Ok(true) => store.data_mut().closed = false,
+                Ok(true) => store.state_mut()?.closed = false,
                 Ok(false) => return Ok(Ok(Ran::Unmatched)),
                 Err(failure) => return Ok(Ok(Ran::WhenFailed(failure))),
             }
         }
-        store.data_mut().closed = role == Role::Predicate;
+        store.state_mut()?.closed = role == Role::Predicate;
         if let Some(listen) = exports.listen.as_ref().filter(|_| role == Role::Tool && listening.any()) {
             let listen = instance.get_typed_func::<(bool, bool), ()>(&mut store, listen)?;
             listen.call_async(&mut store, (listening.before, listening.after)).await?;
@@ -292,16 +322,19 @@ impl Running {
     fn report<R: Serialize>(
         self,
         result: wasmtime::Result<Result<Ran<R>, Failure>>,
-        mut store: Store<State>,
+        mut store: Store<Occupant>,
         fuel: u64,
+        observed: bool,
     ) -> Report<Ran<R>> {
         let Self { sandbox, image, past, limits, started, .. } = self;
         let left = store.get_fuel().unwrap_or(0);
-        let state = store.data_mut();
+        let Some(mut state) = store.data_mut().leave() else {
+            return fault(Stop::Vacant.to_string(), started);
+        };
         state.usage.fuel = fuel.saturating_sub(left);
         let mut outcome = match result {
             Ok(Ok(value)) => Outcome::Completed(value),
-            Ok(Err(failure)) => failed(failure, state),
+            Ok(Err(failure)) => failed(failure, &mut state),
             // As far as it came then.
             Err(error) if fuel < limits.fuel && error.downcast_ref() == Some(&Trap::OutOfFuel) => {
                 limited(LimitKind::Deadline, &limits)
@@ -310,7 +343,7 @@ impl Running {
             Err(_) if state.is_project_out_of_memory() => {
                 Outcome::Busy(sandbox.admission().out_of_memory(&state.standing))
             }
-            Err(error) => ended(&error, state, image.file()),
+            Err(error) => ended(&error, &state, image.file()),
         };
         if let (Some(late), Outcome::Limited(limit)) = (past.late, &mut outcome)
             && limit.kind == LimitKind::Deadline
@@ -328,13 +361,32 @@ impl Running {
         }
         let (log, calls) = (std::mem::take(&mut state.log), std::mem::take(&mut state.calls));
         let coverage = state.coverage.take();
-        // Here and now. Another thread could do it while the caller resumes its answer; but memory that one core
-        // returns, the other has to be told of, and calls one after the other took half as long again.
-        drop(store);
+        let is_small = usage.fuel <= SMALL && !state.has_grown();
+        let share = state.standing.share.clone();
+        // All that the call had is given back before its caller has the answer. Only the instance is left.
+        drop(state);
+        let is_hot = image.is_hot(sandbox.milliseconds(started));
+        // What a large call wrote takes its time to clear up, and where others wait that time is the caller's own.
+        if is_small && !past.is_given && !sandbox.gate().needs_slots() {
+            let engine = sandbox.engine().clone();
+            let next = is_hot.then(|| Next { engine, image, observed, share });
+            sandbox.spares().clear_up(store, next);
+        } else {
+            drop(store);
+        }
         usage.wall = started.elapsed();
         usage.loading = limits.waited;
         Report { outcome, usage, log, calls, coverage }
     }
+}
+
+/// A call in its store.
+struct Seated {
+    store: Store<Occupant>,
+    /// Where it was made ahead.
+    instance: Option<Instance>,
+    /// Fuel that it has left.
+    fuel: u64,
 }
 
 /// What to call in an instance.
@@ -381,15 +433,15 @@ impl<R> Outcome<Ran<R>> {
     }
 }
 
-fn prepare(store: &mut Store<State>, limits: &Limits) -> wasmtime::Result<()> {
-    store.limiter(|state| state);
+fn prepare(store: &mut Store<Occupant>, limits: &Limits) -> wasmtime::Result<()> {
+    store.limiter(|occupant| occupant);
     store.set_fuel(limits.fuel)?;
     store.set_hostcall_fuel(usize::try_from(limits.file_bytes.max(MAX_GIVEN).saturating_add(MAX_GIVEN))?);
     store.set_max_component_handles(MAX_HANDLES);
     // At each tick: end what is late, let other calls have the thread.
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|store| {
-        if Instant::now() >= store.data().deadline {
+        if Instant::now() >= store.state()?.deadline {
             return Err(Stop::Deadline.into());
         }
         Ok(if slices::ends_with_this_tick() { UpdateDeadline::Yield(1) } else { UpdateDeadline::Continue(1) })
@@ -429,7 +481,9 @@ fn ended<R>(error: &Error, state: &State, file: &str) -> Outcome<R> {
         (Some(stop @ (Stop::TooMuchGiven { .. } | Stop::NotLinked { .. })), _) => {
             Outcome::Failed(Failure::without_place(FailureKind::Script, file, stop.to_string()))
         }
-        (Some(stop @ (Stop::TooMuchGivenBack { .. } | Stop::NotKept { .. })), _) => Outcome::Fault(stop.to_string()),
+        (Some(stop @ (Stop::TooMuchGivenBack { .. } | Stop::NotKept { .. } | Stop::Vacant)), _) => {
+            Outcome::Fault(stop.to_string())
+        }
         (_, Some(Trap::OutOfFuel)) => limited(LimitKind::Fuel),
         (_, Some(Trap::StackOverflow)) => fixed(LimitKind::Stack, compile::MAX_STACK as u64),
         // Without a trap where there was too little for it even to start.

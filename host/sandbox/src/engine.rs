@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
@@ -18,13 +19,14 @@ use super::imports::{self, Role};
 use super::in_place::Placed;
 pub use super::loader::{Budget, LOAD_FUEL, LOAD_MEMORY};
 use super::loader::{CODE, Loader, MEMORY, SCRIPT};
+use super::occupant::Occupant;
 use super::outcome::{Entry, Failure, Limit, LimitKind, Source};
 use super::scheduling::admission::Admission;
 use super::scheduling::gate::Gate;
 use super::scheduling::guests::{self, Guests};
 use super::scheduling::quota::{Quota, Share};
 use super::scheduling::slices::Pause;
-use super::state::State;
+use super::spare::{SPARE, Spares};
 use super::ticker::Ticker;
 
 /// The first memory of the interpreter, made by the build script and part of this binary, as its machine code is: there is
@@ -99,9 +101,9 @@ struct Inner {
     code: Module,
     /// The memory of an interpreter that has loaded nothing.
     prepared: Module,
-    linkers: Vec<(Role, Linker<State>)>,
+    linkers: Vec<(Role, Linker<Occupant>)>,
     /// That of tools to whose calls hooks listen, made when the first is called.
-    observed: OnceLock<Linker<State>>,
+    observed: OnceLock<Linker<Occupant>>,
     exports: Exports,
     ticker: Ticker,
     /// Turns of those who load while calls continue.
@@ -110,6 +112,9 @@ struct Inner {
     admission: Arc<Admission>,
     gate: Arc<Gate>,
     guests: Arc<Guests>,
+    spares: Arc<Spares>,
+    /// When it was made.
+    began: Instant,
     pooling: Result<(), String>,
 }
 
@@ -183,7 +188,8 @@ impl Sandbox {
         let code = code(&engine, &shell, &prepared)?;
         let exports = Exports::of(&shell)?;
         let gate = Gate::new(guests::slots());
-        let ticker = Ticker::new(&engine, gate.clone());
+        let spares = Arc::<Spares>::default();
+        let ticker = Ticker::new(&engine, gate.clone(), &spares);
         let inner = Inner {
             settings,
             engine,
@@ -199,6 +205,8 @@ impl Sandbox {
             admission: Admission::new(settings.instances),
             gate,
             guests: Arc::default(),
+            spares,
+            began: Instant::now(),
             pooling,
         };
         Ok(Self { inner: Arc::new(inner), share: Share::new(Quota::default()) })
@@ -302,7 +310,7 @@ impl Sandbox {
         Ok(Image::foreign(role, component, exports, file))
     }
 
-    fn observed(&self) -> Result<&Linker<State>> {
+    fn observed(&self) -> Result<&Linker<Occupant>> {
         let Inner { engine, shell, prepared, observed, .. } = &*self.inner;
         if let Some(linker) = observed.get() {
             return Ok(linker);
@@ -312,13 +320,13 @@ impl Sandbox {
         Ok(observed.get_or_init(|| linker))
     }
 
-    fn linker(&self, role: Role) -> Result<&Linker<State>> {
+    fn linker(&self, role: Role) -> Result<&Linker<Occupant>> {
         let found = self.inner.linkers.iter().find(|(other, _)| *other == role);
         found.map(|(_, linker)| linker).ok_or_else(|| format_err!("there is no linker for {role:?}"))
     }
 
     /// A script with its memory, linked for a role. Made when it is first called, and again where it was given up since.
-    pub fn ready(&self, image: &Image, role: Role, observed: bool) -> Result<Arc<InstancePre<State>>> {
+    pub fn ready(&self, image: &Image, role: Role, observed: bool) -> Result<Arc<InstancePre<Occupant>>> {
         // A `when` runs in its hook's instance.
         let linked = if role == Role::Predicate { Role::Hook } else { role };
         if linked != image.role() {
@@ -387,8 +395,18 @@ impl Sandbox {
         &self.inner.guests
     }
 
-    /// Has no thread of its own until the next call, where none continues.
+    pub(crate) fn spares(&self) -> &Arc<Spares> {
+        &self.inner.spares
+    }
+
+    /// Milliseconds since it was made.
+    pub(crate) fn milliseconds(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.inner.began).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Has no thread of its own and no instance until the next call, where none continues.
     pub fn rest(&self) {
+        self.inner.spares.rest();
         self.inner.ticker.rest();
         self.inner.guests.rest();
     }
@@ -427,7 +445,7 @@ fn engine(pools: Option<Settings>, code: Placed) -> Result<Engine> {
     // All that is compiled here is modules without functions: threads would only wait for each other.
     config.parallel_compilation(false);
     if let Some(Settings { instances, .. }) = pools {
-        let calls = instances.clamp(1, MAX_INSTANCES) + NESTING;
+        let calls = instances.clamp(1, MAX_INSTANCES) + NESTING + SPARE;
         let mut pool = PoolingAllocationConfig::default();
         pool.total_component_instances(calls);
         pool.total_core_instances(calls * CORE_INSTANCES + 2 * LOADS);

@@ -21,6 +21,7 @@ use self::observed::Heard;
 use super::loader::MEMORY;
 use super::measure::{Answer, Measure, Subject};
 use super::meter::{Meter, pay};
+use super::occupant::{Occupant, Occupied};
 use super::outcome::LimitKind;
 use super::price::{Callers, Home, Import, Seen};
 use super::state::{Context, State};
@@ -76,7 +77,7 @@ pub fn linker(
     memory: &Module,
     role: Role,
     observed: bool,
-) -> Result<Linker<State>> {
+) -> Result<Linker<Occupant>> {
     let mut linker = Linker::new(engine);
     linker.root().module(MEMORY, memory)?;
     for import in Import::ALL {
@@ -91,7 +92,7 @@ pub fn linker(
 
 /// Fills the place of a function that a role may not call, because a component with an empty place cannot start:
 /// calling it ends the instance.
-fn refuse(linker: &mut Linker<State>, shell: &Component, import: Import, role: Role) -> Result<()> {
+fn refuse(linker: &mut Linker<Occupant>, shell: &Component, import: Import, role: Role) -> Result<()> {
     let (interface, function) = import.path();
     let name = interface_name(interface);
     // A component that does not import it has no place to fill.
@@ -112,11 +113,11 @@ fn interface_name(interface: &str) -> String {
 
 /// Where functions are linked, and whether hooks hear of their calls.
 struct Target<'l> {
-    instance: LinkerInstance<'l, State>,
+    instance: LinkerInstance<'l, Occupant>,
     observed: bool,
 }
 
-fn define(linker: &mut Linker<State>, import: Import, observed: bool) -> Result<()> {
+fn define(linker: &mut Linker<Occupant>, import: Import, observed: bool) -> Result<()> {
     let (interface, _) = import.path();
     let observed = observed && import.facts().seen != Seen::Never;
     let it = &mut Target { instance: linker.instance(&interface_name(interface))?, observed };
@@ -148,10 +149,10 @@ where
     if target.observed {
         return waiting(target, import, move |state, params| std::future::ready(function(state, params)));
     }
-    target.instance.func_wrap(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
+    target.instance.func_wrap(import.path().1, move |mut store: StoreContextMut<'_, Occupant>, params: P| {
         let (meter, params) = Meter::start(&mut store, import, params)?;
         let answer = match params {
-            Ok(params) => function(store.data_mut(), params),
+            Ok(params) => function(store.state_mut()?, params),
             Err(refused) => refused,
         };
         Ok(meter.finish(&mut store, answer, Spent::default())?.returned())
@@ -160,7 +161,7 @@ where
 
 /// Begins a call: takes its price, asks the hooks that listen, and the tape.
 async fn begun<P, A>(
-    store: &mut StoreContextMut<'_, State>,
+    store: &mut StoreContextMut<'_, Occupant>,
     (import, observed): (Import, bool),
     params: P,
 ) -> Result<(Meter, std::result::Result<P, A>, Option<Heard>)>
@@ -197,10 +198,11 @@ where
     F: Future<Output = A> + Send + 'static,
 {
     let observed = target.observed;
-    target.instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
+    target.instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, Occupant>, params: P| {
         Box::new(async move {
             let (meter, params, heard) = begun(&mut store, (import, observed), params).await?;
-            let future = params.map(|params| function(store.data_mut(), params));
+            let state = store.state_mut()?;
+            let future = params.map(|params| function(state, params));
             let answer = match future {
                 Ok(future) => future.await,
                 Err(refused) => refused,
@@ -254,16 +256,16 @@ where
     Result<T, fs::Error>: Answer<Returned: ComponentNamedList + Lower + 'static> + Send + 'static,
 {
     let observed = target.observed;
-    target.instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
+    target.instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, Occupant>, params: P| {
         Box::new(async move {
             let (meter, params, heard) = begun(&mut store, (import, observed), params).await?;
-            let State { context, limits, usage, .. } = store.data();
+            let State { context, limits, usage, .. } = store.state()?;
             let room = fs::Room {
                 files: limits.files.saturating_sub(usage.files),
                 bytes: limits.io_bytes.saturating_sub(usage.io_bytes()),
                 over: None,
             };
-            let resources = store.data().standing.share.resources().clone();
+            let resources = store.state()?.standing.share.resources().clone();
             let known = match params {
                 Ok(params) => at_once(context, &params).ok_or(params),
                 Err(refused) => Ok(refused),
@@ -291,11 +293,11 @@ where
             };
             let (files, copied) = (room.files.saturating_sub(left.files), room.bytes.saturating_sub(left.bytes));
             let spent = meter.spent.unwrap_or(Spent { files, copied, over });
-            let state = store.data_mut();
+            let state = store.state_mut()?;
             state.usage.files += spent.files;
             state.usage.bytes_copied += spent.copied;
             let answer = meter.finish(&mut store, answer, spent)?;
-            store.data_mut().over = spent.over;
+            store.state_mut()?.over = spent.over;
             Ok(observed::after(&mut store, import, heard, answer).await?.returned())
         })
     })
@@ -321,11 +323,11 @@ where
     F: Future<Output = (Result<T, E>, u64)> + Send + 'static,
 {
     let observed = target.observed;
-    target.instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, State>, params: P| {
+    target.instance.func_wrap_async(import.path().1, move |mut store: StoreContextMut<'_, Occupant>, params: P| {
         Box::new(async move {
             let (meter, params, heard) = begun(&mut store, (import, observed), params).await?;
             let fuel = store.get_fuel()?;
-            let state = store.data_mut();
+            let state = store.state_mut()?;
             let left = state.allowance(fuel);
             let begun = params.map(|params| function(state, params, left));
             // How long a person thinks says nothing of the call.
@@ -338,7 +340,7 @@ where
                 Err(refused) => (refused, 0),
             };
             if let Some(held) = held {
-                store.data_mut().resume(held);
+                store.state_mut()?.resume(held);
             }
             pay(&mut store, used)?;
             let answer = meter.finish(&mut store, answer, Spent::default())?;

@@ -9,6 +9,8 @@
 //! - [`tape`]: what host calls answered, kept or given again
 //! - [`ends`]: the end of a call's time
 //! - `strand`: what happens one thing after the other
+//! - `occupant`: the call that has an instance, or none
+//! - `spare`: instances that have ended, and those that are made ahead
 //! - [`scheduling`]: who computes next, and who may begin
 //! - [`state`]: what belongs to one call, and what the calls of a run share
 //!
@@ -33,12 +35,16 @@ mod load_tests;
 mod loader;
 mod measure;
 mod meter;
+mod occupant;
 pub mod outcome;
 pub mod price;
 #[cfg(test)]
 mod reset_tests;
 pub mod scheduling;
 pub mod spans;
+mod spare;
+#[cfg(test)]
+mod spare_tests;
 pub mod state;
 mod stop;
 pub mod strand;

@@ -6,6 +6,7 @@ use wasmtime::{Result, StoreContextMut};
 
 use super::imports::Role;
 use super::measure::{Answer, Measure, Subject};
+use super::occupant::{Occupant, Occupied};
 use super::outcome::{HostCall, LimitKind};
 use super::price::Import;
 use super::state::{MAX_CALLS, MAX_REFUSED, State};
@@ -31,7 +32,7 @@ pub(super) struct Meter {
 impl Meter {
     /// Gives back the parameters, or the answer where they are refused.
     pub(super) fn start<P: Measure + Subject + Texts, A: Answer>(
-        store: &mut StoreContextMut<'_, State>,
+        store: &mut StoreContextMut<'_, Occupant>,
         import: Import,
         params: P,
     ) -> Result<(Self, std::result::Result<P, A>)> {
@@ -42,21 +43,22 @@ impl Meter {
 
     /// Takes the price of a call. Gives back what it is to be called with, and the answer where that is refused.
     pub(super) fn begin<P: Measure + Subject + Texts, A: Answer>(
-        store: &mut StoreContextMut<'_, State>,
+        store: &mut StoreContextMut<'_, Occupant>,
         import: Import,
         mut params: P,
     ) -> Result<(Self, P, Option<A>)> {
-        if store.data().closed && !Role::Predicate.may(import) {
+        if store.state()?.closed && !Role::Predicate.may(import) {
             return Err(Stop::NotLinked { import, role: Role::Predicate }.into());
         }
         let price = import.price();
         let bytes_in = params.bytes();
-        let cap = price.max_in.bytes(store.data().limits.file_bytes);
+        let cap = price.max_in.bytes(store.state()?.limits.file_bytes);
         let fuel = price.call.saturating_add(price.byte.saturating_mul(bytes_in));
         pay(store, fuel)?;
-        let held = redacted(&store.data().context.secrets, &mut params).filter(|_| import.leaves());
-        let subject = if store.data().calls.len() < MAX_CALLS + MAX_REFUSED { params.subject() } else { String::new() };
-        let state = store.data_mut();
+        let held = redacted(&store.state()?.context.secrets, &mut params).filter(|_| import.leaves());
+        let subject =
+            if store.state()?.calls.len() < MAX_CALLS + MAX_REFUSED { params.subject() } else { String::new() };
+        let state = store.state_mut()?;
         state.over = None;
         state.waits = true;
         state.usage.host_calls += 1;
@@ -74,12 +76,12 @@ impl Meter {
     /// What is to be called with, or what that answered in the past.
     pub(super) fn ask<P: Subject, A: Answer>(
         &mut self,
-        store: &mut StoreContextMut<'_, State>,
+        store: &mut StoreContextMut<'_, Occupant>,
         params: P,
         refused: Option<A>,
     ) -> Result<std::result::Result<P, A>> {
         let mut taken = None;
-        if let Some(taping) = store.data_mut().taping.as_mut().filter(|_| self.import.is_taped()) {
+        if let Some(taping) = store.state_mut()?.taping.as_mut().filter(|_| self.import.is_taped()) {
             let (given, answer) = taping.asked(self.import, &params)?;
             self.given = Some(given);
             (taken, self.spent) = answer.unzip();
@@ -90,11 +92,11 @@ impl Meter {
     /// Hooks changed what it is called with: that is what counts, and what is recorded.
     pub(super) fn change<P: Measure + Subject>(
         &mut self,
-        store: &mut StoreContextMut<'_, State>,
+        store: &mut StoreContextMut<'_, Occupant>,
         params: &P,
     ) -> Result<()> {
         let (price, bytes_in) = (self.import.price(), params.bytes());
-        let cap = price.max_in.bytes(store.data().limits.file_bytes);
+        let cap = price.max_in.bytes(store.state()?.limits.file_bytes);
         if cap < bytes_in {
             return Err(Stop::TooMuchGiven { import: self.import, cap }.into());
         }
@@ -103,7 +105,7 @@ impl Meter {
         pay(store, fuel)?;
         self.fuel = self.fuel.saturating_add(fuel);
         self.bytes_in = self.bytes_in.saturating_add(more);
-        let state = store.data_mut();
+        let state = store.state_mut()?;
         state.usage.bytes_in += more;
         self.subject = if state.calls.len() < MAX_CALLS + MAX_REFUSED { params.subject() } else { String::new() };
         Ok(state.check_held(self.subject.len() as u64, self.bytes_in)?)
@@ -112,16 +114,16 @@ impl Meter {
     /// Gives back the answer as the script may see it.
     pub(super) fn finish<A: Answer>(
         mut self,
-        store: &mut StoreContextMut<'_, State>,
+        store: &mut StoreContextMut<'_, Occupant>,
         mut answer: A,
         spent: Spent,
     ) -> Result<A> {
-        store.data_mut().in_time()?;
+        store.state_mut()?.in_time()?;
         // Counted before: notes may be longer than what they stand for, which is not the function's doing.
         let bytes_out = answer.bytes();
-        redacted(&store.data().context.secrets, &mut answer);
+        redacted(&store.state()?.context.secrets, &mut answer);
         let fuel = self.import.price().byte.saturating_mul(bytes_out);
-        let state = store.data_mut();
+        let state = store.state_mut()?;
         if let (Some(taping), Some(given)) = (&mut state.taping, self.given.take()) {
             taping.answered(self.import, given, &answer, spent);
         }
@@ -202,7 +204,7 @@ fn within_cap(import: Import, bytes_out: u64, file_bytes: u64) -> Result<(), Sto
 }
 
 /// Takes fuel, or ends the call where there is not enough.
-pub(super) fn pay(store: &mut StoreContextMut<'_, State>, fuel: u64) -> Result<()> {
+pub(super) fn pay(store: &mut StoreContextMut<'_, Occupant>, fuel: u64) -> Result<()> {
     let left = store.get_fuel()?;
     match left.checked_sub(fuel) {
         Some(left) => store.set_fuel(left),

@@ -8,6 +8,7 @@ use wasmtime::Store;
 
 use super::engine::{Sandbox, Settings};
 use super::imports::Role;
+use super::occupant::Occupant;
 use super::outcome::{Failure, Outcome};
 use super::scheduling::quota::Standing;
 use super::state::{Context, Session, State};
@@ -16,7 +17,7 @@ use harness_policy::grant::Grant;
 use harness_policy::limits::Limits;
 
 #[path = "../../../tests/attacks/compose.rs"]
-mod compose;
+pub(crate) mod compose;
 
 const CANARY: &str = include_str!("../../../tests/attacks/guests/canary.wat");
 
@@ -45,9 +46,9 @@ async fn without_a_reset_the_canary_is_seen() {
     }
     // As no call is: two in one instance.
     let limits = Limits::default();
-    let mut store =
-        Store::new(sandbox.engine(), State::new(context, limits, Instant::now() + limits.timeout, Standing::default()));
-    store.limiter(|state| state);
+    let state = State::new(context, limits, Instant::now() + limits.timeout, Standing::default());
+    let mut store = Store::new(sandbox.engine(), Occupant::Call(Box::new(state)));
+    store.limiter(|occupant| occupant);
     store.set_fuel(limits.fuel).unwrap();
     store.set_epoch_deadline(u64::MAX / 2);
     let instance = sandbox.ready(&image, Role::Tool, false).unwrap().instantiate_async(&mut store).await.unwrap();

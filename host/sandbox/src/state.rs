@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
@@ -179,7 +178,7 @@ impl Context {
     }
 }
 
-/// The data of a store.
+/// The state of one call.
 #[expect(missing_debug_implementations, reason = "it holds what the engine gives no debug form")]
 pub struct State {
     pub(crate) context: Context,
@@ -213,6 +212,8 @@ pub struct State {
     /// What keeps or gives the answers of its host calls.
     pub taping: Option<Box<Taping>>,
     memory: u64,
+    /// Whether it was given more of it than it began with.
+    has_grown: bool,
     /// Whether memory was refused because the project has no more.
     project_is_out: bool,
     wasi: Option<Box<Wasi>>,
@@ -248,6 +249,7 @@ impl State {
             last_words: Vec::new(),
             taping: None,
             memory: 0,
+            has_grown: false,
             project_is_out: false,
             wasi: None,
         }
@@ -306,37 +308,48 @@ impl HostMonotonicClock for Fixed {
     }
 }
 
-impl ResourceLimiter for State {
-    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+impl State {
+    /// Its instance asks for memory.
+    pub(crate) fn memory_growing(&mut self, current: usize, desired: usize) -> bool {
         let more = desired.saturating_sub(current) as u64;
         let after = self.memory.saturating_add(more);
         if after > self.limits.memory_bytes {
             self.memory_refused = true;
-            return Ok(false);
+            return false;
         }
         if !self.standing.share.take(more) {
             self.memory_refused = true;
             self.project_is_out = true;
-            return Ok(false);
+            return false;
         }
+        self.has_grown |= self.memory > 0;
         self.memory = after;
         self.usage.peak_memory = self.usage.peak_memory.max(after);
-        Ok(true)
+        true
     }
 
-    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(desired <= MAX_TABLE)
+    /// Takes an instance that has this much memory already. Not where that is more than it may have: then nothing is changed.
+    pub(crate) fn take_memory(&mut self, bytes: u64) -> bool {
+        let takes = self.memory == 0 && bytes <= self.limits.memory_bytes && self.standing.share.take(bytes);
+        if takes {
+            self.memory = bytes;
+            self.usage.peak_memory = self.usage.peak_memory.max(bytes);
+        }
+        takes
     }
 
-    fn instances(&self) -> usize {
-        MAX_PARTS
+    /// Whether its memory is larger than that of the image.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.has_grown
     }
+}
 
-    fn tables(&self) -> usize {
-        MAX_PARTS
-    }
+/// Whether a table may have so many elements.
+pub(crate) fn table_fits(elements: usize) -> bool {
+    elements <= MAX_TABLE
+}
 
-    fn memories(&self) -> usize {
-        MAX_PARTS
-    }
+/// Core instances, memories and tables that one instance of a component may have of each.
+pub(crate) fn instances_of_one() -> usize {
+    MAX_PARTS
 }

@@ -25,4 +25,7 @@ pub(crate) enum Stop {
     /// The answers are given, and there is none for this.
     #[error("the recording has no answer of `{}.{}` to this{}", import.path().0, import.path().1, if *too_long { ": it was too long to be kept" } else { "" })]
     NotKept { import: Import, too_long: bool },
+    /// An instance called the host that no call has.
+    #[error("an instance called the host that no call has")]
+    Vacant,
 }

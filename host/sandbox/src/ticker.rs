@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use wasmtime::{Engine, EngineWeak};
 
 use super::scheduling::gate::Gate;
+use super::spare::Spares;
 
 /// Time between two ticks: how late the end of a call that computes can be, and how long it may keep a thread from
 /// the others.
@@ -25,6 +26,7 @@ pub(crate) struct Ticker {
     shared: Arc<Shared>,
     engine: EngineWeak,
     gate: Arc<Gate>,
+    spares: Weak<Spares>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -39,8 +41,9 @@ struct Shared {
 }
 
 impl Ticker {
-    pub(crate) fn new(engine: &Engine, gate: Arc<Gate>) -> Self {
-        Self { shared: Arc::default(), engine: engine.weak(), gate, thread: Mutex::default() }
+    pub(crate) fn new(engine: &Engine, gate: Arc<Gate>, spares: &Arc<Spares>) -> Self {
+        let spares = Arc::downgrade(spares);
+        Self { shared: Arc::default(), engine: engine.weak(), gate, spares, thread: Mutex::default() }
     }
 
     /// Says that a call continues until what is returned is dropped.
@@ -52,8 +55,9 @@ impl Ticker {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let (shared, engine, gate) = (self.shared.clone(), self.engine.clone(), self.gate.clone());
+            let spares = self.spares.clone();
             let builder = thread::Builder::new().name("harness-ticker".to_owned());
-            *thread = Some(builder.spawn(move || tick(&shared, &engine, &gate))?);
+            *thread = Some(builder.spawn(move || tick(&shared, &engine, &gate, &spares))?);
         }
         self.shared.calls.fetch_add(1, Ordering::SeqCst);
         self.shared.idle.store(0, Ordering::Relaxed);
@@ -103,7 +107,7 @@ impl Drop for Call<'_> {
     }
 }
 
-fn tick(shared: &Shared, engine: &EngineWeak, gate: &Gate) {
+fn tick(shared: &Shared, engine: &EngineWeak, gate: &Gate, spares: &Weak<Spares>) {
     harness_sys::slices::ask_for_short_slices();
     let mut last = Instant::now();
     while !shared.gone.load(Ordering::SeqCst) {
@@ -116,6 +120,10 @@ fn tick(shared: &Shared, engine: &EngineWeak, gate: &Gate) {
         if shared.calls.load(Ordering::SeqCst) > 0 {
             shared.idle.store(0, Ordering::Relaxed);
         } else if shared.idle.fetch_add(1, Ordering::Relaxed) >= IDLE {
+            // Who is not called has no instance that waits for it.
+            if let Some(spares) = spares.upgrade() {
+                spares.rest();
+            }
             // Both sides write first and look then, so that one of them sees the other.
             shared.asleep.store(true, Ordering::SeqCst);
             while shared.calls.load(Ordering::SeqCst) == 0 && !shared.gone.load(Ordering::SeqCst) {

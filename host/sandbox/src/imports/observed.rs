@@ -9,6 +9,7 @@ use wasmtime::{Result, StoreContextMut};
 use super::State;
 use crate::measure::{Answer, Measure, Subject};
 use crate::meter::{Meter, pay};
+use crate::occupant::{Occupant, Occupied};
 use crate::price::{Import, Seen};
 use harness_capability::denial::Denial;
 use harness_capability::reentry::Ended;
@@ -23,17 +24,18 @@ pub(super) struct Heard {
 /// Asks the hooks on `builtin.pre`. Gives back what is called, or the answer where they are against it, and what they were
 /// told.
 pub(super) async fn before<P: Measure + Subject, A: Answer>(
-    store: &mut StoreContextMut<'_, State>,
+    store: &mut StoreContextMut<'_, Occupant>,
     meter: &mut Meter,
     import: Import,
     params: P,
 ) -> Result<(P, Option<A>, Option<Heard>)> {
-    let (Seen::As(function, names), Some(reentry)) = (import.facts().seen, store.data().context.reentry.clone()) else {
+    let (Seen::As(function, names), Some(reentry)) = (import.facts().seen, store.state()?.context.reentry.clone())
+    else {
         return Ok((params, None, None));
     };
     let wire = serde_json::to_value(&params).unwrap_or_default();
     let arguments = named(&wire, names);
-    let left = store.data().allowance(store.get_fuel()?);
+    let left = store.state()?.allowance(store.get_fuel()?);
     let (decided, used) = reentry.before(function, arguments.clone(), left).await;
     pay(store, used)?;
     match decided {
@@ -53,12 +55,12 @@ pub(super) async fn before<P: Measure + Subject, A: Answer>(
 
 /// Asks the hooks on `builtin.post`. Gives back the answer as they let the script have it.
 pub(super) async fn after<A: Answer>(
-    store: &mut StoreContextMut<'_, State>,
+    store: &mut StoreContextMut<'_, Occupant>,
     import: Import,
     heard: Option<Heard>,
     answer: A,
 ) -> Result<A> {
-    let (Some(Heard { function, arguments }), Some(reentry)) = (heard, store.data().context.reentry.clone()) else {
+    let (Some(Heard { function, arguments }), Some(reentry)) = (heard, store.state()?.context.reentry.clone()) else {
         return Ok(answer);
     };
     let wire = serde_json::to_value(&answer).unwrap_or_default();
@@ -71,14 +73,15 @@ pub(super) async fn after<A: Answer>(
         _ => Ok(Json::Null),
     };
     let failed = result.is_err();
-    let left = store.data().allowance(store.get_fuel()?);
+    let left = store.state()?.allowance(store.get_fuel()?);
     let (decided, used) = reentry.after(Ended { function, arguments, result }, left).await;
     pay(store, used)?;
     let denial = match decided {
         Ok(None) => return Ok(answer),
         Ok(Some(result)) if !failed => {
             let changed = serde_json::from_value::<A>(serde_json::json!({ "Ok": result })).ok();
-            match changed.filter(|answer| fits(import, answer, store.data())) {
+            let state = store.state()?;
+            match changed.filter(|answer| fits(import, answer, state)) {
                 Some(changed) => return Ok(changed),
                 None => {
                     let why = format!("the result that a hook on `builtin.post` gave is not one of `{function}`");
@@ -90,7 +93,7 @@ pub(super) async fn after<A: Answer>(
         Ok(Some(_)) => return Ok(answer),
         Err(denial) => denial,
     };
-    store.data_mut().refusal = Some(Refusal { reason: denial.reason.clone(), hint: denial.hint.clone() });
+    store.state_mut()?.refusal = Some(Refusal { reason: denial.reason.clone(), hint: denial.hint.clone() });
     Ok(refused(denial).unwrap_or(answer))
 }
 

@@ -106,7 +106,7 @@ impl Gate {
     }
 
     /// Whether calls need slots.
-    fn needs_slots(&self) -> bool {
+    pub(crate) fn needs_slots(&self) -> bool {
         self.long.load(Ordering::Relaxed) > 0 || self.computed.load(Ordering::Relaxed) > MUCH
     }
 
