@@ -29,6 +29,8 @@ mod approvals;
 mod audit;
 #[path = "mcp/client.rs"]
 mod client;
+#[path = "serve/described.rs"]
+mod described;
 #[path = "dashboard/forms.rs"]
 mod forms;
 #[path = "dashboard/hostile.rs"]

@@ -4,6 +4,7 @@
 //! - `budgets`: what a tenant may use, and what happens then
 //! - `calls`: calls of tools, and requests that are repeated
 //! - `chat`: the agent as a model
+//! - `described`: answers as the description of the interface has them
 //! - `files`: the files of a workspace
 //! - `hostile`: uploads and requests that are made to do harm
 //! - `journal`: the audit log of the server
@@ -37,6 +38,8 @@ mod calls;
 mod chat;
 #[path = "mcp/client.rs"]
 mod client;
+#[path = "serve/described.rs"]
+mod described;
 #[path = "serve/files.rs"]
 mod files;
 #[path = "serve/hostile.rs"]

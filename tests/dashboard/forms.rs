@@ -8,6 +8,9 @@ use crate::visitor::{Visitor, agent, refused};
 
 const OWN: [(&str, &str); 2] = [("Origin", "http://localhost"), ("Sec-Fetch-Site", "same-origin")];
 
+/// Where a form is sent to, its fields, and the answer where it is in order.
+type Form<'a> = (String, Vec<(&'a str, &'a str)>, u16);
+
 #[test]
 fn no_form_of_another_site_or_session_does_anything() {
     let site = Site::open();
@@ -31,7 +34,7 @@ fn no_form_of_another_site_or_session_does_anything() {
     };
     let new_key = [("label", "evil"), ("role", "owner"), ("days", ""), ("policy", "")];
     // The last ones change what those before need.
-    let forms: Vec<(String, Vec<(&str, &str)>, u16)> = vec![
+    let forms: Vec<Form<'_>> = vec![
         ("/dashboard/audit/1/try".to_owned(), vec![("refusal", "0")], 200),
         ("/dashboard/keys".to_owned(), new_key.to_vec(), 200),
         ("/dashboard/secrets".to_owned(), vec![("name", "NEW"), ("value", "x")], 303),

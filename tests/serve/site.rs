@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
-use crate::openapi;
+use crate::described;
 use crate::project::{HARNESS, Project};
 use crate::web::{Reply, exchange, request};
 
@@ -189,7 +189,7 @@ impl Site {
         headers.extend(more);
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let reply = exchange(&mut self.connect(), &request(line, &headers, &body));
-        openapi::check(line, &reply);
+        described::check(line, &reply);
         reply
     }
 
