@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use harness_artifact::policy::ProjectPolicy;
-use harness_bench::{Samples, files_in_memory, private_memory};
+use harness_bench::{Samples, files_in_memory, private_memory, time};
 use harness_capability::fs::Workspace;
 use harness_policy::limits::Limits;
 use harness_sandbox::engine::{Image, Sandbox, Settings};
@@ -56,8 +56,6 @@ const LOOP: &str =
     "def run(args):\n    s = 0\n    for i in range(args[\"n\"]):\n        s += i * 2 % 7\n    return s\n";
 const WAIT: &str = "def run(args):\n    sleep(args[\"ms\"])\n    return 0\n";
 const ITERATIONS: u32 = 1_000_000;
-/// Calls of one row in a round.
-const ROUND: usize = 250;
 
 fn main() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,24 +78,21 @@ fn main() {
         let instance = bench.sandbox.instantiate(&small, bench.context.clone(), Limits::default());
         runtime.block_on(instance).unwrap();
     };
-    // What the caller waits for. The instance is cleared up, and the next one made, when the caller has its answer.
-    let mut answered = Vec::new();
-    let mut rows = Samples::take_in_turn(
+    let mut rows = Samples::times_in_turn(
         &mut [
-            ("F: fresh store, trivial component, one call", &mut &floor),
-            ("instantiate the interpreter, do nothing", &mut &instantiate),
-            ("answer in time of its own", &mut || answered.push(runtime.block_on(bench.answer(&small, SMALL_ARGS)))),
-            ("tool call, no I/O, and cleared up", &mut || runtime.block_on(bench.call(&small, SMALL_ARGS))),
-            ("tool call with one fs.read of 1 KiB", &mut || runtime.block_on(bench.call(&read, "{}"))),
+            ("F: fresh store, trivial component, one call", &mut || time(&mut || floor())),
+            ("instantiate the interpreter, do nothing", &mut || time(&mut || instantiate())),
+            // What the caller waits for. The instance is cleared up, and the next one made, when the caller has its answer.
+            ("tool call, no I/O, until the answer", &mut || runtime.block_on(bench.answer(&small, SMALL_ARGS))),
+            ("tool call, no I/O, and cleared up", &mut || {
+                time(&mut || runtime.block_on(bench.call(&small, SMALL_ARGS)))
+            }),
+            ("tool call with one fs.read of 1 KiB", &mut || time(&mut || runtime.block_on(bench.call(&read, "{}")))),
         ],
         80,
-        ROUND,
+        250,
     );
     let f = rows.first().map_or(f64::NAN, Samples::median);
-    if let Some(row) = rows.get_mut(2) {
-        // The first round does not count.
-        *row = Samples::of("tool call, no I/O, until the caller has the answer", answered.split_off(ROUND));
-    }
     // Each is another script: images are kept by their content.
     let mut loaded = 0;
     rows.push(Samples::take("load a script into an image", 100, || {
@@ -198,8 +193,7 @@ impl Bench {
 
 /// The whole program: from its start to the result of a tool, nothing cached.
 fn start_to_result(folder: &Path) -> Samples {
-    let built =
-        Command::new(env!("CARGO")).args(["build", "--release", "--quiet", "--package", "harness-host"]).status();
+    let built = Command::new(env!("CARGO")).args(["build", "--release", "--locked", "--quiet"]).status();
     assert!(built.unwrap().success());
     let tools = folder.join(".harness/tools");
     std::fs::create_dir_all(&tools).unwrap();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use harness_artifact::event::Event;
-use harness_bench::{Samples, files_in_memory, private_memory};
+use harness_bench::{Samples, files_in_memory, private_memory, time};
 use harness_dispatch::{Decision, Options, Project, Run};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -32,16 +32,31 @@ const OTHERS: &str = "when: payload[\"name\"] == \"another\"\n";
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let run = Run::new();
+    let run = Arc::new(Run::new());
     let args = json!({"command": "ls -la", "timeout_ms": 1000});
-    let call = |project: &Project| {
-        let report = runtime.block_on(project.call("small", args.clone(), &run)).unwrap();
-        assert!(!report.is_error, "{}", report.content);
+    // In tasks of their own, as front ends make them: the caller has its answer before instances are cleared up.
+    let call = |project: &Arc<Project>| {
+        let (project, args, run) = (project.clone(), args.clone(), run.clone());
+        let called = async move {
+            let begun = Instant::now();
+            let report = project.call("small", args, &run).await.unwrap();
+            let took = begun.elapsed();
+            assert!(!report.is_error, "{}", report.content);
+            took
+        };
+        runtime.block_on(async { tokio::spawn(called).await.unwrap() })
     };
     let payload = json!({"id": "call_1", "name": "small", "arguments": args.to_string(), "args": args});
-    let fire = |project: &Project| {
-        let dispatch = runtime.block_on(project.fire(&Event::ToolPre, payload.clone(), &run));
-        assert_eq!((dispatch.decision, dispatch.hooks.len()), (Decision::Allow, 1));
+    let fire = |project: &Arc<Project>| {
+        let (project, payload, run) = (project.clone(), payload.clone(), run.clone());
+        let fired = async move {
+            let begun = Instant::now();
+            let dispatch = project.fire(&Event::ToolPre, payload, &run).await;
+            let took = begun.elapsed();
+            assert_eq!((dispatch.decision, dispatch.hooks.len()), (Decision::Allow, 1));
+            took
+        };
+        runtime.block_on(async { tokio::spawn(fired).await.unwrap() })
     };
     let (_a, alone) = project(&[]);
     let six = [
@@ -62,9 +77,9 @@ fn main() {
     let (_g, not_decided) = project(&[("guard", "tool.pre", 10, OTHERS, GUARD)]);
 
     let floor = floor();
-    let rows = Samples::take_in_turn(
+    let rows = Samples::times_in_turn(
         &mut [
-            ("F: fresh store, trivial component, one call", &mut &floor),
+            ("F: fresh store, trivial component, one call", &mut || time(&mut || floor())),
             ("call of a tool without hooks", &mut || call(&alone)),
             ("call through six hooks and the tool", &mut || call(&six_hooks)),
             ("call past six hooks for another tool", &mut || call(&others)),
@@ -93,16 +108,16 @@ fn main() {
 type HookOf<'a> = (&'a str, &'a str, i32, &'a str, &'a str);
 
 /// A project with the tool and these hooks: name, event, priority, `when` as a line, script.
-fn project(hooks: &[HookOf<'_>]) -> (TempDir, Project) {
+fn project(hooks: &[HookOf<'_>]) -> (TempDir, Arc<Project>) {
     opened(hooks, false)
 }
 
 /// The tool alone, with a record of its calls.
-fn recorded() -> (TempDir, Project) {
+fn recorded() -> (TempDir, Arc<Project>) {
     opened(&[], true)
 }
 
-fn opened(hooks: &[HookOf<'_>], audit: bool) -> (TempDir, Project) {
+fn opened(hooks: &[HookOf<'_>], audit: bool) -> (TempDir, Arc<Project>) {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "tools/small.md", "", TOOL);
     for (name, event, priority, when, script) in hooks {
@@ -115,7 +130,7 @@ fn opened(hooks: &[HookOf<'_>], audit: bool) -> (TempDir, Project) {
     }
     let project = Project::open(folder.path(), Options { audit, ..Options::default() }).unwrap();
     assert_eq!(project.loaded().load_all().len(), 0);
-    (folder, project)
+    (folder, Arc::new(project))
 }
 
 fn write(root: &Path, name: &str, front: &str, script: &str) {

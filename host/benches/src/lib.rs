@@ -25,11 +25,19 @@ impl Samples {
     /// Does several things in turn, each so many times a round: what else the machine does then touches all of them, and
     /// their ratios hold. The first round does not count.
     pub fn take_in_turn(rows: &mut [(&'static str, &mut dyn FnMut())], rounds: usize, count: usize) -> Vec<Self> {
+        let mut timed: Vec<_> = rows.iter_mut().map(|(name, once)| (*name, move || time(once))).collect();
+        let mut timed: Vec<Timed<'_>> =
+            timed.iter_mut().map(|(name, once)| (*name, once as &mut dyn FnMut() -> Duration)).collect();
+        Self::times_in_turn(&mut timed, rounds, count)
+    }
+
+    /// The same of things that say how long they took.
+    pub fn times_in_turn(rows: &mut [Timed<'_>], rounds: usize, count: usize) -> Vec<Self> {
         let mut times = vec![Vec::new(); rows.len()];
         for round in 0..=rounds {
             for ((_, once), times) in rows.iter_mut().zip(&mut times) {
                 for _ in 0..count {
-                    let time = time(once);
+                    let time = once();
                     if round > 0 {
                         times.push(time);
                     }
@@ -71,7 +79,11 @@ impl Samples {
     }
 }
 
-fn time(once: &mut (impl FnMut() + ?Sized)) -> Duration {
+/// A row of a table, and something that says how long it took.
+pub type Timed<'a> = (&'static str, &'a mut dyn FnMut() -> Duration);
+
+/// How long something takes.
+pub fn time(once: &mut (impl FnMut() + ?Sized)) -> Duration {
     let start = Instant::now();
     once();
     start.elapsed()
