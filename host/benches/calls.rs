@@ -193,7 +193,11 @@ impl Bench {
 
 /// The whole program: from its start to the result of a tool, nothing cached.
 fn start_to_result(folder: &Path) -> Samples {
-    let built = Command::new(env!("CARGO")).args(["build", "--release", "--locked", "--quiet"]).status();
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--locked", "--quiet", "--manifest-path"])
+        // All packages that are built by default, or the engine would be built anew with other features.
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
+        .status();
     assert!(built.unwrap().success());
     let tools = folder.join(".harness/tools");
     std::fs::create_dir_all(&tools).unwrap();

@@ -110,8 +110,11 @@ fn binary() -> PathBuf {
     if let Some(named) = std::env::var_os("HARNESS") {
         return named.into();
     }
-    let built =
-        Command::new(env!("CARGO")).args(["build", "--release", "--quiet", "--package", "harness-host"]).status();
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--locked", "--quiet", "--manifest-path"])
+        // All packages that are built by default, or the engine would be built anew with other features.
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
+        .status();
     assert!(built.unwrap().success());
     harness_bench::target().unwrap().join("release/harness")
 }
