@@ -57,15 +57,18 @@ pub(super) async fn sign_in(State(desk): State<Arc<Desk>>, headers: HeaderMap, b
     let form = guard::form(&headers, body, &before(&desk, &headers)).await?;
     let shown = form.field("key")?.trim();
     let tenants = &desk.server.tenants;
-    let id = id_of(shown).filter(|id| tenants.has_key(id));
-    if let Err(again) = desk.server.dashboard.attempt(id, desk.server.monotonic()) {
-        let why = "there were too many attempts to sign in";
-        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", why);
-        return Err(Refusal::of(problem.with("limit", "sign-in").hint(format!("try again in {again} s")).again(again)));
-    }
     let found = tenants.authenticate(shown, now());
     let is_known = found.is_some();
+    // The right key is let in, however many wrong ones came before: who knows its identifier locks nobody out.
     let Some((key, _)) = found.filter(|(_, tenant)| tenant.is_none() == desk.is_operators) else {
+        let id = id_of(shown).filter(|id| tenants.has_key(id));
+        if let Err(again) = desk.server.dashboard.attempt(id, desk.server.monotonic()) {
+            let why = "there were too many attempts to sign in";
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", why);
+            return Err(Refusal::of(
+                problem.with("limit", "sign-in").hint(format!("try again in {again} s")).again(again),
+            ));
+        }
         let (why, tenant) = match is_known {
             true => (Refused::Role, None),
             false => tenants.why_refused(shown, now()),
