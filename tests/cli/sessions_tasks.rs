@@ -41,6 +41,26 @@ fn same(project: &Project) {
     assert!(ran.code == 0 && ran.out.contains(": replay matches: "), "{ran}\n{}", last(project));
 }
 
+/// The line, as it is where a task was given up when its script had ended by its limit and was not heard yet.
+fn by_the_task(line: &str) -> String {
+    let mut line: Json = serde_json::from_str(line).unwrap();
+    if line["kind"] == "task" && line["state"] == "limited" {
+        let why = line["called"]["why"].as_str().unwrap();
+        let allowed: u64 = why.split(' ').find_map(|word| word.parse().ok()).unwrap();
+        line["late"] = json!(allowed);
+        forget_work(&mut line["called"]);
+    } else if line["kind"] == "called" && line["tool"] == "task_await" {
+        line["fuel"] = json!(0);
+        forget_work(&mut line["work"]["started"][0]["call"]);
+    }
+    format!("{line}\n")
+}
+
+fn forget_work(call: &mut Json) {
+    call["fuel"] = json!(0);
+    call.as_object_mut().unwrap().remove("work");
+}
+
 /// The tools and states of tasks, as the record has them.
 fn states(record: &str) -> Vec<(String, String)> {
     let text = |line: &Json, key: &str| line[key].as_str().unwrap().to_owned();
@@ -302,6 +322,11 @@ fn what_was_too_late_is_too_late_again() {
     );
     late.run(&["run", "Go."]).says(0, "");
     assert!(told(&last(&late), 1)[0]["error"].as_str().unwrap().contains("over the limit `timeout_ms` of "));
+    same(&late);
+    // Its script and it have the same time: either may be the first that finds it over.
+    let file = crate::sessions::files(&late).remove(0);
+    let both = last(&late).lines().map(by_the_task).collect::<String>();
+    std::fs::write(&file, both).unwrap();
     same(&late);
     // A script, in the middle of what it has called.
     let late = agent("meta: { enabled: true }\n", "- tool_calls: [{ name: outer }]\n- text: Too late.\n")

@@ -31,6 +31,7 @@ use super::progress::Progress;
 use super::raw;
 use super::recorder::Unfinished;
 use super::reentry::{self, Nested};
+use super::schedule::Time;
 use super::scripted::{self, Of, Standing};
 use super::served;
 use super::spans;
@@ -393,6 +394,12 @@ async fn on_its_own(place: CallContext, ready: Box<Ready>, id: String, known: Op
     let (time, allowed) = place.run.schedule().task_time(&id, left);
     let span = spans::call(&place, &ready.report.tool);
     let ended = time.limit(ready.finish(&place).instrument(span.clone())).await.ok_or(allowed);
+    // Its script has the same deadline, and may have ended by it just before the task was given up: what is recorded of
+    // the task decides.
+    let ended = ended.and_then(|report| {
+        let by_deadline = matches!(&report.outcome, Outcome::Limited(limit) if limit.kind == LimitKind::Deadline);
+        if time == Time::Recorded && by_deadline { Err(allowed) } else { Ok(report) }
+    });
     let late = ended.as_ref().err().copied();
     let mut report = ended.unwrap_or_else(|allowed| {
         cut_short.end(Outcome::Limited(Limit::of(LimitKind::Deadline, allowed)));
