@@ -5,6 +5,7 @@
 //! Agents: `agent_`, `conversation`, `tool_verify`, `confirm`, `context`
 //!
 //! - `agent_turns`: turns of an agent, and the events around them
+//! - `agent_continued`: turns that are finished after their process was killed
 //! - `agent_delegation`: sub-agents
 //! - `agent_services`: whole sessions with a service, in each wire format
 //! - `agent_wires`: what a person sees of a turn, whole, in each wire format
@@ -128,6 +129,8 @@
 mod agent_budgets;
 #[path = "cli/agent_concurrency.rs"]
 mod agent_concurrency;
+#[path = "cli/agent_continued.rs"]
+mod agent_continued;
 #[path = "cli/agent_delegation.rs"]
 mod agent_delegation;
 #[path = "cli/agent_endings.rs"]

@@ -38,6 +38,8 @@ mod calls;
 mod chat;
 #[path = "mcp/client.rs"]
 mod client;
+#[path = "serve/continued.rs"]
+mod continued;
 #[path = "serve/described.rs"]
 mod described;
 #[path = "serve/files.rs"]

@@ -539,8 +539,8 @@ fn completion_for_zsh_knows_the_names_of_the_project() {
         .file("a b/.harness/tools/far.md", "---\nscript: |\n  def run(args):\n      return 1\n---\n# x\n");
     let script = project.run(&["completions", "zsh"]).out;
     let uses = |kind: &str| script.matches(&format!(":_harness_names {kind}' \\\n")).count();
-    // `call`; `test`; `inspect` and `policy show`; `run`, `context`, and `sessions show`, `resume` and `replay`.
-    assert_eq!(["tools", "tested", "all", "sessions"].map(uses), [1, 1, 2, 5]);
+    // `call`; `test`; `inspect` and `policy show`; `run` with two options, `context`, and `sessions show`, `resume` and `replay`.
+    assert_eq!(["tools", "tested", "all", "sessions"].map(uses), [1, 1, 2, 6]);
     let call = script.split("\n(call)\n").nth(1).unwrap().split(";;").next().unwrap();
     assert!(
         call.contains("':tool -- Name of the tool\\: the name of its file without `.md`:_harness_names tools' \\\n"),

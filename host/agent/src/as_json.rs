@@ -8,6 +8,7 @@ use super::listener::AgentEvent;
 pub fn event_as_json(what: &AgentEvent<'_>) -> Option<Json> {
     Some(match what {
         AgentEvent::Turn { agent, text, .. } => json!({"type": "turn", "agent": agent, "text": text}),
+        AgentEvent::Continued { turn } => json!({"type": "continued", "agent": "", "text": turn.text}),
         AgentEvent::Asked { agent, round, request, .. } => {
             json!({"type": "asked", "agent": agent, "round": round, "model": request.model})
         }

@@ -47,6 +47,7 @@ impl BuiltIns for Runtime {
     fn happened(&self, what: &Happened<'_>) {
         let agent = self.name();
         self.notify(&match what {
+            Happened::Asks { call, tool } => AgentEvent::Asks { agent, call, tool },
             Happened::Confirmed { call, tool, answer } => AgentEvent::Confirmed { agent, call, tool, answer: *answer },
             Happened::Began { call, tool, strand, task } => {
                 AgentEvent::Began { agent, call, tool, strand, task: *task }

@@ -4,7 +4,7 @@
 //! through [`dispatch`](harness_dispatch) as any other caller would, gives their results back, and continues until the
 //! model has nothing more to call. What one agent sets another to do is a turn of that one, one level deeper.
 //!
-//! - `turn`: one turn, round by round
+//! - `turn`: one turn, round by round, and the rest of one that was interrupted
 //! - `runtime`: an agent at work: its artifacts, its model, its depth
 //! - `delegation`: the tool `delegate`, and what judges its result
 //! - `context`: what a model would see
@@ -61,7 +61,7 @@ pub use listener::{AgentEvent, EventSource, Listener, Silent};
 pub use models::{Model, Models};
 pub use partial::{Ending, closing};
 pub use settings::{allowances, bounds};
-pub use turn::Turn;
+pub use turn::{Interrupted, Turn};
 
 use self::conversation::Conversation;
 use self::models::Watched;
@@ -144,6 +144,29 @@ impl Session {
             self.ending = Ending::Failed;
         }
         turn
+    }
+
+    /// Continues a turn that was interrupted with its process, in the conversation that the session was given. Calls of its
+    /// last reply that had not begun are made. Of one that had, the result is unknown: it is made again if its tool says
+    /// `effect: none` or `effect: idempotent`, and else the model gets an error that says so.
+    ///
+    /// # Errors
+    ///
+    /// As for [`turn`](Self::turn).
+    pub async fn continue_turn(&mut self, turn: &Interrupted) -> Result<Turn, TurnError> {
+        // Nothing of it was said.
+        if turn.began >= self.history.len() {
+            return self.turn(&turn.text).await;
+        }
+        self.runtime.begin();
+        self.run.view().restart();
+        let given_up = GivenUp(Some(self.runtime.tasks.clone()));
+        let ended = turn::rest(&self.runtime, &self.runtime.place(&self.run), &mut self.history, turn).await;
+        given_up.not();
+        if ended.is_err() {
+            self.ending = Ending::Failed;
+        }
+        ended
     }
 
     /// Drops all messages of the conversation.

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use super::error::TurnError;
-use super::turn::Turn;
+use super::turn::{Interrupted, Turn};
 use harness_capability::progress::Step;
 use harness_dispatch::confirm::Answer;
 use harness_dispatch::{CallError, CallReport, Dispatch, Looked, Saw};
@@ -45,6 +45,8 @@ impl Listener for Silent {
 pub enum AgentEvent<'a> {
     /// A turn begins.
     Turn { agent: &'a str, depth: u32, text: &'a str },
+    /// The root continues a turn that was interrupted with its process.
+    Continued { turn: &'a Interrupted },
     /// The conversation has message `at`, from 0. Earlier messages from `at` on are void.
     Said { agent: &'a str, at: usize, message: &'a Message },
     /// A request is sent to a model. `round` counts from 1; `room` is the maximum of its tokens.
@@ -88,6 +90,8 @@ pub enum AgentEvent<'a> {
     Judged { agent: &'a str, of: &'a str, refused: Option<&'a str>, took: Duration },
     /// A delegation has ended. `id` is its identifier; `late` is set if its deadline passed first.
     Returned { agent: &'a str, id: &'a str, from: &'a str, result: Result<&'a serde_json::Value, &'a str>, late: bool },
+    /// A person is asked whether a call may be made, which has done nothing so far but its hooks on `tool.pre`.
+    Asks { agent: &'a str, call: &'a str, tool: &'a str },
     /// The answer to a confirmation, also if no confirmer was available.
     Confirmed { agent: &'a str, call: &'a str, tool: &'a str, answer: Answer },
     /// A call continues as a task with this identifier and its own strand, or could not start.

@@ -2,6 +2,7 @@
 //! nothing more to call and the hooks let it stop.
 
 mod calls;
+mod rest;
 mod rounds;
 
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Instant;
 
 use serde_json::Value as Json;
 
+pub use self::rest::Interrupted;
 use self::rounds::Next;
 use super::activity::{Activity, RecentCalls};
 use super::conversation::Conversation;
@@ -69,7 +71,18 @@ pub(super) async fn turn(
     text: &str,
 ) -> Result<Turn, TurnError> {
     let place = in_turn(place, history);
-    Work::new(runtime, &place).run(history, text).await
+    Work::new(runtime, &place).run(history, Task::Message(text)).await
+}
+
+/// The rest of one that was interrupted.
+pub(super) async fn rest(
+    runtime: &Arc<Runtime>,
+    place: &CallContext,
+    history: &mut Conversation,
+    turn: &Interrupted,
+) -> Result<Turn, TurnError> {
+    let place = in_turn(place, history);
+    Work::new(runtime, &place).run(history, Task::Rest(turn)).await
 }
 
 /// The same with what it started, whether it ended or not.
@@ -81,13 +94,22 @@ pub(super) async fn turn_with_nested(
 ) -> (Result<Turn, TurnError>, Vec<Nested>) {
     let place = in_turn(place, history);
     let mut work = Work::new(runtime, &place);
-    let ended = work.run(history, text).await;
+    let ended = work.run(history, Task::Message(text)).await;
     (ended, std::mem::take(&mut work.nested).into_nested())
 }
 
 /// A place in the next turn of a conversation, which shares nothing with the turns before.
 fn in_turn(place: &CallContext, history: &mut Conversation) -> CallContext {
     CallContext { turn: Arc::new(TurnState::new(history.count_turn())), ..place.clone() }
+}
+
+/// What a turn is to do.
+#[derive(Debug, Clone, Copy)]
+enum Task<'a> {
+    /// Answer a message.
+    Message(&'a str),
+    /// Continue where it was interrupted.
+    Rest(&'a Interrupted),
 }
 
 /// A turn in progress.
@@ -206,21 +228,30 @@ impl<'a> Work<'a> {
         blocked.map_or(Ok(Some(payload)), Err)
     }
 
-    async fn run(&mut self, history: &mut Conversation, text: &str) -> Result<Turn, TurnError> {
+    async fn run(&mut self, history: &mut Conversation, task: Task<'_>) -> Result<Turn, TurnError> {
         let span = spans::turn(self.runtime.name(), self.runtime.depth());
-        let turn = self.whole(history, text).instrument(span.clone()).await;
+        let turn = self.whole(history, task).instrument(span.clone()).await;
         spans::turned(&span, &turn);
         turn
     }
 
-    async fn whole(&mut self, history: &mut Conversation, text: &str) -> Result<Turn, TurnError> {
+    async fn whole(&mut self, history: &mut Conversation, task: Task<'_>) -> Result<Turn, TurnError> {
         let depth = self.runtime.depth();
         self.told = history.len();
-        self.notify(&AgentEvent::Turn { agent: self.runtime.name(), depth, text });
+        match task {
+            Task::Message(text) => self.notify(&AgentEvent::Turn { agent: self.runtime.name(), depth, text }),
+            Task::Rest(turn) => self.notify(&AgentEvent::Continued { turn }),
+        }
         let mut unfinished = Unfinished { runtime: self.runtime.clone(), ended: false };
         let (time, refusals) = self.place.run.schedule().begin_turn(&self.runtime.id, self.purse.ledger.deadline());
         self.purse.refusals = refusals;
-        let ended = time.limit(self.steps(history, text)).await.unwrap_or_else(|| Err(self.too_late()));
+        let steps = async {
+            match task {
+                Task::Message(text) => self.steps(history, text).await,
+                Task::Rest(turn) => self.rest(history, turn).await,
+            }
+        };
+        let ended = time.limit(steps).await.unwrap_or_else(|| Err(self.too_late()));
         self.tell_said(history);
         if let Err(error) = &ended
             && !matches!(error, TurnError::Blocked { .. })
@@ -262,6 +293,16 @@ impl<'a> Work<'a> {
         history.push(Message::User(text));
         self.runtime.partial.begin();
         let answer = self.rounds(history, pinned).await?;
+        self.finish(history, answer).await
+    }
+
+    /// Ends a turn with its answer, as its hooks let it be.
+    async fn finish(
+        &mut self,
+        history: &mut Conversation,
+        answer: String,
+    ) -> Result<(String, Vec<LogLine>), TurnError> {
+        let blocked = |block: Block| TurnError::Blocked { what: "turn", reason: block.to_string() };
         self.take_news().await;
         let log = self.log();
         let end = || {

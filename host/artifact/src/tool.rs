@@ -1,5 +1,7 @@
 //! A tool: a function in Starlark that a model may call by name.
 
+mod effect;
+
 use std::fmt;
 
 use serde_json::{Map, Value as Json, json};
@@ -20,6 +22,7 @@ use super::shape::{self, Name, Schema, Shape};
 use super::suggest::closest;
 use super::third_party;
 use super::value_schema::{Misfit, ValueSchema};
+pub use effect::Effect;
 use harness_policy::deadline::Author;
 use harness_policy::layer::{Layer, Origin, Scope};
 use harness_policy::text::quoted;
@@ -57,6 +60,8 @@ pub struct Tool {
     pub asynchronous: Located<bool>,
     /// Whether its calls may overlap with others of one reply of a model, although it can write.
     pub parallel: bool,
+    /// Whether a call is made again whose result is unknown, since the process ended while it was under way.
+    pub effect: Effect,
     /// Whether a person confirms each call, for every caller.
     pub confirm: Located<bool>,
     /// Who calls it.
@@ -168,6 +173,10 @@ keys! {
     /// Whether calls may overlap with others of one reply, although the tool can write. Ignored unless
     /// `tools_policy.concurrency` is more than 1.
     given parallel: bool = false;
+    /// What a second call does, in a turn that is continued after the process ended: nothing outside of the run (`none`),
+    /// nothing more than the first (`idempotent`), or more (`once`). Only the first two are made again if their result is
+    /// unknown.
+    given effect: Effect = Effect::Once;
     /// Whether a person confirms each call, for every caller.
     given confirm: bool = false;
     /// Who calls the tool: models, clients and scripts (`both`), or scripts alone (`script`).
@@ -228,6 +237,7 @@ impl Tool {
             timeout_ms: None,
             asynchronous: Located::new(false, here.clone()),
             parallel: false,
+            effect: Effect::Once,
             confirm: Located::new(false, here.clone()),
             expose: ToolExpose::Both,
             capabilities: None,
@@ -314,6 +324,7 @@ impl Tool {
             timeout_ms: keys.timeout_ms.field().and_then(|f| timeout_ms(decoder, name, f)),
             asynchronous: keys.asynchronous.located(decoder, &source),
             parallel: keys.parallel.read(decoder),
+            effect: keys.effect.read(decoder),
             confirm: keys.confirm.located(decoder, &source),
             expose: keys.expose.read(decoder),
             capabilities: keys.capabilities.field().and_then(|f| layer::decode(decoder, f, origin)),

@@ -249,6 +249,10 @@ pub(crate) struct Talk {
     #[arg(long, value_name = "SESSION")]
     pub(crate) resume: Option<String>,
 
+    /// Finish the turn that a recorded session was interrupted in when its process ended, instead of a prompt.
+    #[arg(long = "continue", value_name = "SESSION", conflicts_with_all = ["prompt", "resume"])]
+    pub(crate) unfinished: Option<String>,
+
     /// Do not record the session in `.harness/sessions/`.
     #[arg(long)]
     pub(crate) no_record: bool,

@@ -50,7 +50,7 @@ fn zsh() -> String {
         .mut_subcommand("test", |test| named(test, "names", tested))
         .mut_subcommand("inspect", |inspect| named(inspect, "names", all))
         .mut_subcommand("policy", |policy| policy.mut_subcommand("show", |show| named(show, "name", all)))
-        .mut_subcommand("run", |run| named(run, "resume", sessions))
+        .mut_subcommand("run", |run| named(named(run, "resume", sessions), "unfinished", sessions))
         .mut_subcommand("context", |context| named(context, "resume", sessions))
         .mut_subcommand("sessions", |command| {
             ["show", "resume", "replay"].into_iter().fold(command, |command, name| {

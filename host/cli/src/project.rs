@@ -269,7 +269,7 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
             printer.error(&error.to_string(), &[], raises.as_deref());
             Exit::Limited
         }
-        CallError::Host(_) | CallError::Cut(_) | CallError::Failing(..) => {
+        CallError::Host(_) | CallError::Cut(_) | CallError::Failing(..) | CallError::Interrupted(_) => {
             printer.error(&error.to_string(), &[], None);
             Exit::Fault
         }

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness_agent::{Configured, Models, Session};
+use harness_agent::{Configured, Interrupted, Models, Session};
 use harness_capability::env::Variables;
 use harness_dispatch::{Options, Project};
 
@@ -36,6 +36,12 @@ const THREADS: usize = 1;
 /// Talks to the agent. An error is that it was not asked, which was reported.
 pub(crate) fn talk(command: &Talk, place: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
     let form = command.output.form();
+    if let Some(session) = &command.unfinished {
+        let asked = AtTerminal::new(&command.confirm, printer);
+        let (record, turn) = Record::of_unfinished("run", session, !command.no_record, place, printer)?;
+        let opened = Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, printer)?;
+        return opened.once(&Task::Rest(turn), form, command.explain, printer);
+    }
     let prompt = match &command.prompt {
         Some(prompt) => Some(prompt.clone()),
         None if !std::io::stdin().is_terminal() => Some(read("-", printer)?),
@@ -54,7 +60,7 @@ pub(crate) fn talk(command: &Talk, place: &ProjectArgs, printer: Printer) -> Res
     let record = if prompt.is_none() { record.of_conversation() } else { record };
     let opened = Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, printer)?;
     match prompt {
-        Some(prompt) => opened.once(&prompt, form, command.explain, printer),
+        Some(prompt) => opened.once(&Task::Message(prompt), form, command.explain, printer),
         None => Ok(conversation::run(opened, place, command.explain, printer)),
     }
 }
@@ -65,7 +71,7 @@ pub(crate) fn deploy(command: &Deploy, place: &ProjectArgs, printer: Printer) ->
     let asked = AtTerminal::new(&command.confirm, printer);
     let record = Record::new("deploy", None, !command.no_record, place, printer)?;
     let opened = Opened::new(command.workspace.as_deref(), place, record, &command.confine, asked, printer)?;
-    opened.once(&prompt, command.output.form(), command.explain, printer)
+    opened.once(&Task::Message(prompt), command.output.form(), command.explain, printer)
 }
 
 fn read(given: &str, printer: Printer) -> Result<String, Exit> {
@@ -73,6 +79,14 @@ fn read(given: &str, printer: Printer) -> Result<String, Exit> {
         printer.error(&message, &[], Some("give the text itself, `@FILE`, or `-` for standard input"));
         Exit::Usage
     })
+}
+
+/// What the agent is to do.
+enum Task {
+    /// Answer a message.
+    Message(String),
+    /// Continue a turn that was interrupted.
+    Rest(Interrupted),
 }
 
 /// A project whose agent can be talked to.
@@ -107,8 +121,8 @@ impl Opened {
     }
 
     /// One turn and no more.
-    fn once(self, prompt: &str, form: OutputForm, explain: bool, printer: Printer) -> Result<Exit, Exit> {
-        if prompt.trim().is_empty() {
+    fn once(self, task: &Task, form: OutputForm, explain: bool, printer: Printer) -> Result<Exit, Exit> {
+        if matches!(task, Task::Message(prompt) if prompt.trim().is_empty()) {
             printer.error("the prompt is empty", &[], Some("give a prompt: `harness run \"...\"`"));
             return Err(Exit::Usage);
         }
@@ -121,7 +135,13 @@ impl Opened {
                 Ok(session) => session,
                 Err(exit) => return exit,
             };
-            let turn = signals.unless(session.turn(prompt)).await;
+            let turn = async {
+                match task {
+                    Task::Message(prompt) => session.turn(prompt).await,
+                    Task::Rest(turn) => session.continue_turn(turn).await,
+                }
+            };
+            let turn = signals.unless(turn).await;
             signals.at_once();
             asked.over().await;
             let seen = watch.end();

@@ -113,6 +113,7 @@ fn tool(new: &NewTool, payload: &Json, by: By<'_>) -> Result<Tool, Error> {
         timeout_ms: None,
         asynchronous: Located::new(false, position.clone()),
         parallel: false,
+        effect: harness_artifact::tool::Effect::Once,
         confirm: Located::new(false, position.clone()),
         expose: ToolExpose::Both,
         capabilities: None,

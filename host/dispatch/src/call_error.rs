@@ -33,6 +33,12 @@ pub enum CallError {
     /// The reply that calls it ended within its arguments.
     #[error("the reply was cut at its length before the arguments of `{0}` were complete: the call was not made")]
     Cut(String),
+    /// The process that made it ended before it had a result.
+    #[error(
+        "the host ended while this call of `{0}` was under way, and whether it took effect is unknown; it was not made \
+         again, because the tool does not say `effect: none` or `effect: idempotent`"
+    )]
+    Interrupted(String),
     /// This tool has failed its caller so often in a row.
     #[error(
         "the tool `{0}` has failed {1} times in a row and is not called again until this task is over; \

@@ -18,6 +18,8 @@ use harness_policy::text::quoted;
 /// A call that needs confirmation.
 #[derive(Debug, Clone)]
 pub struct Question<'a> {
+    /// Identifier of the call.
+    pub call: &'a str,
     /// The name of the tool.
     pub tool: &'a str,
     /// The file of the tool.
@@ -102,6 +104,7 @@ pub async fn ask(
     arguments: &Json,
 ) -> (Answer, Option<Refusal>) {
     let question = Question {
+        call,
         tool: &tool.name,
         artifact: &tool.source.file,
         rule,
@@ -110,7 +113,10 @@ pub async fn ask(
         lasting: place.added_tool(&tool.name).is_none(),
     };
     let answer = match place.run.confirmer() {
-        Some(confirmer) => confirmer.confirm(&question).await,
+        Some(confirmer) => {
+            place.tell(&Happened::Asks { call, tool: &tool.name });
+            confirmer.confirm(&question).await
+        }
         None => Answer::Nobody,
     };
     place.tell(&Happened::Confirmed { call, tool: &tool.name, answer });

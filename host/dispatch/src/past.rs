@@ -145,6 +145,13 @@ pub struct Saw {
 /// Something that happened to a call of an agent, beside what its report says.
 #[derive(Debug)]
 pub enum Happened<'a> {
+    /// Someone is asked whether it may be made: nothing of it was done so far, but what hooks on `tool.pre` did.
+    Asks {
+        /// Identifier of the call.
+        call: &'a str,
+        /// Name of the tool.
+        tool: &'a str,
+    },
     /// Someone was asked whether it may be made.
     Confirmed {
         /// Identifier of the call.

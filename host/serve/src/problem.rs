@@ -130,7 +130,11 @@ impl Problem {
             }
             CallError::Late(..) => Self::new(StatusCode::GATEWAY_TIMEOUT, "limited", detail).with("outcome", "limited"),
             CallError::Host(_) => Self::fault(),
-            CallError::NoScript(_) | CallError::Script(_) | CallError::Cut(_) | CallError::Failing(..) => {
+            CallError::NoScript(_)
+            | CallError::Script(_)
+            | CallError::Cut(_)
+            | CallError::Interrupted(_)
+            | CallError::Failing(..) => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "rejected", detail).with("outcome", "rejected")
             }
         }

@@ -6,16 +6,18 @@
 //! - `asks`: questions whether calls may be made
 //! - `events`: the log of a run
 //! - `job`: a run that is under way
+//! - `resume`: runs that the next process continues
 //! - `sessions`: what is recorded of turns
 //! - `retention`: the removal of what is kept no longer
 
 mod asks;
 mod events;
 mod job;
+mod resume;
 mod retention;
 mod sessions;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,8 +25,7 @@ use axum::body::Body;
 use axum::http::header::{HeaderName, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, Response, StatusCode};
 use harness_dispatch::confirm::Answer;
-use harness_policy::layer::Layer;
-use harness_store::{Expected, Store, StoreError, Versioned};
+use harness_store::{Expected, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::asks::{APPROVALS, Approval, NobodyWaits};
 use self::events::LogWriter;
 use self::job::Job;
+use self::resume::{Begun, Resumed};
 pub(crate) use self::retention::sweep;
 use crate::api::Caller;
 use crate::key::hex;
@@ -50,13 +52,13 @@ pub(crate) const SESSIONS: &str = "sessions";
 /// How long the end of runs is waited for when the server ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What a run does.
-#[derive(Debug)]
+/// What a run does. `within` has rules that narrow its calls, and that were read once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Work {
     /// A call of a tool.
-    Call { tool: String, arguments: Json, within: Option<Layer> },
+    Call { tool: String, arguments: Json, within: Option<Json> },
     /// A turn of the agent, in a session of its own or in one that is resumed.
-    Turn { input: String, session: Option<String>, within: Option<Layer> },
+    Turn { input: String, session: Option<String>, within: Option<Json> },
 }
 
 /// A run as it is kept.
@@ -87,6 +89,11 @@ pub(crate) struct RunRecord {
 pub(crate) struct Runs {
     live: Mutex<HashMap<String, Live>>,
     waiting: Mutex<HashMap<String, oneshot::Sender<Answer>>>,
+    /// Those that an earlier process began, until they have ended: their questions can be answered before they are asked
+    /// again.
+    resuming: Mutex<HashSet<String>>,
+    /// Those of them that nobody continues yet.
+    found: Mutex<Vec<Resumed>>,
 }
 
 #[derive(Debug)]
@@ -188,13 +195,14 @@ impl Runs {
         let store = &server.tenants.store;
         let here = place(&id, &record.id);
         // First that it is open: what is begun is found after the death of the process.
-        store.put(OPEN, &here, Expected::Absent, Vec::new()).await?;
+        let begun = Begun { work: work.clone(), session: None, attempts: 1 };
+        store.put(OPEN, &here, Expected::Absent, bytes(&begun)?).await?;
         let version = store.put(BUCKET, &here, Expected::Absent, bytes(&record)?).await?;
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         self.live().insert(record.id.clone(), Live { tenant: id.clone(), stop: stop.clone(), ended: ended.clone() });
-        let job =
-            Job { server: server.clone(), caller: caller.clone(), opened, tenant: id, record: record.clone(), version };
-        tokio::spawn(job.run(work, stop, ended.clone(), room));
+        let writer = LogWriter { store: store.clone(), log: log(&id, &record.id), length: 0 };
+        let job = Job::new(server.clone(), caller.clone(), opened, id, record.clone(), version);
+        tokio::spawn(job.run(work, writer, stop, ended.clone(), room));
         Ok((record, ended))
     }
 
@@ -214,6 +222,10 @@ impl Runs {
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<String, oneshot::Sender<Answer>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resuming(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.resuming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many runs are under way.
@@ -267,45 +279,6 @@ impl Runs {
         let page = store.list(BUCKET, &place(tenant, ""), after.as_deref(), most).await?;
         page.iter().map(|(_, found)| serde_json::from_slice(&found.value).map_err(|_| Problem::fault())).collect()
     }
-
-    /// Ends in the store what was under way when the process was killed. Its effects are unknown, and nothing is repeated.
-    ///
-    /// # Errors
-    ///
-    /// What the store says.
-    pub(crate) async fn recover(&self, store: &Arc<dyn Store>) -> Result<usize, StoreError> {
-        let mut count = 0;
-        loop {
-            let page = store.list(OPEN, "", None, 500).await?;
-            if page.is_empty() {
-                return Ok(count);
-            }
-            for (key, _) in &page {
-                recover(store, key).await?;
-                store.delete(OPEN, key, Expected::Anything).await?;
-                count += 1;
-            }
-        }
-    }
-}
-
-/// Ends one run in the store.
-async fn recover(store: &Arc<dyn Store>, key: &str) -> Result<(), StoreError> {
-    let Some(Versioned { version, value }) = store.get(BUCKET, key).await? else { return Ok(()) };
-    let Ok(mut record) = serde_json::from_slice::<RunRecord>(&value) else { return Ok(()) };
-    if record.state == "running" {
-        let why = "the server ended while the run was under way: whether its last step took effect is unknown";
-        let result = json!({"outcome": "interrupted", "error": {"kind": "interrupted", "message": why}});
-        (record.state, record.ended, record.result) = ("interrupted".to_owned(), Some(now()), Some(result));
-        let text = serde_json::to_vec(&record).map_err(|error| StoreError::Failed(error.to_string()))?;
-        store.put(BUCKET, key, Expected::Version(version), text).await?;
-    }
-    let mut writer = LogWriter::resume(store.clone(), log_of(key)).await?;
-    if !writer.has_end().await? {
-        let result = record.result.unwrap_or_else(|| json!({"outcome": record.state}));
-        writer.write(vec![end_of(&result)]).await?;
-    }
-    Ok(())
 }
 
 /// A run as clients get it.

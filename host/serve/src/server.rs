@@ -56,6 +56,8 @@ pub struct Server {
     pub(crate) dashboard: Sessions,
     /// This start of the server, as no other.
     pub(crate) boot: String,
+    /// Lets turns of the agent go that are under way, for the next process to continue.
+    pub(crate) release: CancellationToken,
     /// Ends streams that nobody ends.
     pub(crate) ending: CancellationToken,
     data: DataFolder,
@@ -109,6 +111,7 @@ impl Server {
             journal: Journal::open(&data),
             dashboard: Sessions::default(),
             boot: hex::<8>(),
+            release: CancellationToken::new(),
             ending: CancellationToken::new(),
             data,
             began: Instant::now(),
@@ -192,8 +195,10 @@ impl Server {
                 }
             })
         };
+        self.runs.resume(self);
         let router = TowerToHyperService::new(api::tenants(self).merge(dashboard::of_tenants(self, is_secure)));
         let served = serve_connections(tenants, limits, router, end, || self.ending.cancel()).await;
+        self.release.cancel();
         let drained = tokio::time::timeout(DRAIN, self.runs.stop_every()).await;
         drop(drained);
         stop.cancel();

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::record::{
-    Asked, Called, Calling, Confirmation, Decided, Delegated, HookRan, HostCalled, Judged, Logged, Looked, Reply, Rest,
-    Retry, Returned, Started, Task, Tokens, ToolCall, Turn, Turned, Unanswered, Unmade, Verified, Work,
+    Asked, Called, Calling, Confirmation, Continued, Decided, Delegated, HookRan, HostCalled, Judged, Logged, Looked,
+    Reply, Rest, Retry, Returned, Started, Task, Tokens, ToolCall, Turn, Turned, Unanswered, Unmade, Verified, Work,
 };
-use harness_agent::TurnError;
+use harness_agent::{Interrupted, TurnError};
 use harness_capability::log::Log;
 use harness_dispatch::builtin::DELEGATE;
 use harness_dispatch::confirm::Answer;
@@ -46,6 +46,12 @@ pub(super) fn tokens(usage: Usage) -> Tokens {
 /// A turn that begins. `parent` is the agent at work that set its agent to work.
 pub(super) fn turn(parent: Option<&str>, agent: &str, depth: u32, text: &str) -> Turn {
     Turn { agent: agent.to_owned(), parent: parent.map(str::to_owned), depth, text: text.to_owned() }
+}
+
+/// A turn that is continued.
+pub(super) fn continued(turn: &Interrupted) -> Continued {
+    let Interrupted { text, began, rounds, calls, tokens, begun } = turn.clone();
+    Continued { text, began: began as u64, rounds, calls, tokens, begun }
 }
 
 /// What a model is asked, by digests: all of it can be made again from what was said.

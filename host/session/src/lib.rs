@@ -4,6 +4,7 @@
 //! - [`writer`]: the file of a session, appended to as it goes
 //! - [`recorder`]: writes the events of an agent and the answers of its scripts as lines
 //! - [`read`]: reads a file back, whole or cut short, and the conversation in it
+//! - `interrupted`: how far the turn came that a session ended in
 //! - [`timeline`]: the lines as a tree of what began and ended when
 //! - [`text`] and [`html`]: that tree for a terminal and as one page
 //! - [`replay`]: runs a session again with what was recorded, and shows what is not the same
@@ -21,6 +22,7 @@
 
 mod convert;
 pub mod html;
+mod interrupted;
 pub mod read;
 pub mod record;
 pub mod recorder;
@@ -77,6 +79,12 @@ pub fn begin(
         ..header(&loaded)
     };
     Arc::new(Recorder::to_file(writer, header, loaded.secrets().clone(), listener))
+}
+
+/// Whether a session was begun with the policy and the artifacts that a project has now.
+pub fn has_artifacts_of(recording: &read::Recording, project: &Project) -> bool {
+    let now = header(&project.loaded());
+    (&recording.header.policy, &recording.header.artifacts) == (&now.policy, &now.artifacts)
 }
 
 /// What a record says at its top of a project as it is now.

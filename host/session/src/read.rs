@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::record::{Called, Header, Line, ROOT, Reply, Started, Turned, VERSION, What};
+use super::record::{Called, Continued, Header, Line, ROOT, Reply, Started, Turned, VERSION, What};
 use super::writer::{ENDING, MAX_BYTES};
 use harness_agent::{Ending, closing};
 use harness_policy::text::quoted;
@@ -183,13 +183,14 @@ impl Recording {
     ///
     /// As for [`history`](Self::history).
     pub fn before(&self) -> Result<Vec<Message>, String> {
-        conversation(self.lines.iter().take_while(|line| !matches!(line.what, What::Turn(_))))
+        conversation(self.lines.iter().take_while(|line| !matches!(line.what, What::Turn(_) | What::Continued(_))))
     }
 
     /// What was done with the root, in order.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         self.lines.iter().filter(|line| line.by == ROOT).filter_map(|line| match &line.what {
             What::Turn(turn) => Some(Step::Turn(&turn.text)),
+            What::Continued(turn) => Some(Step::Continue(turn)),
             What::Forgot(forgot) => Some(Step::Forget(place(forgot.before))),
             What::Switched(to) => Some(Step::Switch(&to.model)),
             _ => None,
@@ -198,7 +199,11 @@ impl Recording {
 
     /// The messages to the root, turn by turn.
     pub fn prompts(&self) -> impl Iterator<Item = &str> {
-        self.steps().filter_map(|step| if let Step::Turn(text) = step { Some(text) } else { None })
+        self.steps().filter_map(|step| match step {
+            Step::Turn(text) => Some(text),
+            Step::Continue(turn) => Some(turn.text.as_str()),
+            Step::Forget(_) | Step::Switch(_) => None,
+        })
     }
 
     /// What the session had that whoever resumes it does not: only what it said is kept.
@@ -237,6 +242,8 @@ impl Recording {
 pub enum Step<'a> {
     /// It got this message.
     Turn(&'a str),
+    /// It continued a turn that was interrupted.
+    Continue(&'a Continued),
     /// The messages before this place of its conversation were dropped.
     Forget(usize),
     /// It runs on this model from there on.
@@ -255,7 +262,7 @@ fn adds(called: &Called) -> bool {
 }
 
 /// The root's conversation in some lines.
-fn conversation<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Vec<Message>, String> {
+pub(super) fn conversation<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Vec<Message>, String> {
     let mut history = Vec::new();
     // Messages that came before these.
     let mut gone = 0_usize;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-pub use turns::{Forgot, Switched, Turn, Turned};
+pub use turns::{Continued, Forgot, Switched, Turn, Turned};
 
 use harness_dispatch::Saw;
 use harness_sandbox::scheduling::admission::Busy;
@@ -43,6 +43,8 @@ pub enum What {
     Session(Header),
     /// An agent begins a turn.
     Turn(Turn),
+    /// The root continues a turn of the session that this one resumes, which was interrupted.
+    Continued(Continued),
     /// A message took its place in an agent's conversation.
     Said(Said),
     /// A model was asked.
@@ -73,7 +75,9 @@ pub enum What {
     Looked(Looked),
     /// What scripts have added to the run was seen again, or added to.
     Saw(Saw),
-    /// A person was asked whether something may be done.
+    /// A person is asked whether a call may be made.
+    Question(Question),
+    /// What was answered, or that nobody was asked.
     Confirmation(Confirmation),
     /// A script ran: what a replay needs of it.
     Script(ScriptRan),
@@ -475,6 +479,15 @@ pub struct Looked {
     /// One that is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
+}
+
+/// A person is asked whether a call may be made, of which nothing was done so far but its hooks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The call.
+    pub call: String,
+    /// The tool.
+    pub tool: String,
 }
 
 /// A person was asked.

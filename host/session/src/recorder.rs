@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::convert::{self, micros};
-use super::record::{Forgot, Header, Line, ROOT, Said, ScriptRan, Switched, What};
+use super::record::{Forgot, Header, Line, Question, ROOT, Said, ScriptRan, Switched, What};
 use super::writer::Writer;
 use harness_agent::{AgentEvent, EventSource, Listener};
 use harness_capability::secrets::Vault;
@@ -101,6 +101,11 @@ impl Recorder {
         });
     }
 
+    /// Records nothing from here on, as if the process had ended: another one continues.
+    pub fn leave(&self) {
+        self.alone(|state| state.sink = Sink::Gone);
+    }
+
     /// The session's name, once something has happened in it.
     pub fn id(&self) -> Option<String> {
         self.alone(|state| match (&state.sink, &state.header) {
@@ -183,6 +188,7 @@ impl Recorder {
             AgentEvent::Said { at, message, .. } => return self.said(by, *at, message),
             AgentEvent::Answered { reply, took, .. } => return self.reply(by, reply, *took),
             AgentEvent::Turn { agent, depth, text } => What::Turn(convert::turn(who.parent, agent, *depth, text)),
+            AgentEvent::Continued { turn } => What::Continued(convert::continued(turn)),
             AgentEvent::Asked { round, request, room, .. } => What::Asked(convert::asked(*round, request, *room)),
             AgentEvent::Retry { error, pause, .. } => What::Retry(convert::retry(error, *pause)),
             AgentEvent::NoModel { model, error } => What::Unmade(convert::no_model(*model, error)),
@@ -191,6 +197,9 @@ impl Recorder {
             AgentEvent::Calls { call, .. } => What::Calling(convert::calling(call)),
             AgentEvent::Called { call, report, content, took, .. } => {
                 What::Called(Box::new(convert::called(call, *report, content, *took)))
+            }
+            AgentEvent::Asks { call, tool, .. } => {
+                What::Question(Question { call: (*call).to_owned(), tool: (*tool).to_owned() })
             }
             AgentEvent::Confirmed { call, tool, answer, .. } => {
                 What::Confirmation(convert::confirmation(call, tool, *answer))

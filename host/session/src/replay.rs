@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 use super::read::{Recording, Step};
 use super::record::{ROOT, What};
 use super::recorder::Recorder;
-use harness_agent::{Listener, Session, Silent};
+use harness_agent::{Interrupted, Listener, Session, Silent};
 use harness_capability::clock::{Clock, Moment};
 use harness_capability::env::Variables;
 use harness_capability::exec::Runner;
@@ -30,6 +30,12 @@ use harness_sandbox::{state, strand};
 pub use compare::{Compared, Difference, Field};
 use past::Rewound;
 use replies::Replies;
+
+/// What the root is to do next.
+enum Task<'a> {
+    Message(&'a str),
+    Rest(Interrupted),
+}
 
 /// What a replay showed.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,8 +118,9 @@ pub async fn replay_to(
         let Ok(session) = Session::start(project, &run, models, recorder.clone()).await else { return };
         let mut session = session.after(before);
         for step in recording.steps() {
-            let prompt = match step {
-                Step::Turn(prompt) => prompt,
+            let task = match step {
+                Step::Turn(prompt) => Task::Message(prompt),
+                Step::Continue(turn) => Task::Rest(turn.interrupted()),
                 Step::Forget(before) => {
                     session.forget(before);
                     continue;
@@ -125,7 +132,13 @@ pub async fn replay_to(
                 }
             };
             // Its end is reported to the recorder. Where it was stopped then, it is stopped now.
-            let mut turn = pin!(session.turn(prompt));
+            let turn = async {
+                match &task {
+                    Task::Message(prompt) => session.turn(prompt).await,
+                    Task::Rest(turn) => session.continue_turn(turn).await,
+                }
+            };
+            let mut turn = pin!(turn);
             if strand::until_cut(turn.as_mut()).await.is_none() {
                 run.settled().await;
             }

@@ -100,7 +100,7 @@ impl Work<'_> {
     }
 
     /// Gives the model what came of a call.
-    fn take_result(
+    pub(super) fn take_result(
         &mut self,
         history: &mut Conversation,
         call: &ToolCall,
@@ -149,7 +149,7 @@ impl Work<'_> {
     }
 
     /// Makes a call, or begins it where it is one of several.
-    async fn call(&mut self, call: &ToolCall, of: usize) -> Result<CallReport, CallError> {
+    pub(super) async fn call(&mut self, call: &ToolCall, of: usize) -> Result<CallReport, CallError> {
         let arguments = arguments(call);
         self.calls.push(ToolUse { name: call.name.clone(), args: arguments.clone() });
         let requested = Call { id: Some(call.id.clone()), name: call.name.clone(), arguments };

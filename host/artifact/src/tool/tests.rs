@@ -62,6 +62,7 @@ fn a_whole_tool() {
         timeout_ms: Some(Located::new(30000, at(10, 13, 5))),
         asynchronous: Located::new(true, at(11, 8, 4)),
         parallel: false,
+        effect: Effect::Once,
         confirm: Located::new(false, tool.source.clone()),
         expose: crate::policy::mcp::ToolExpose::Both,
         capabilities: None,

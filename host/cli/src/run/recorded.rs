@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use harness_agent::{Listener, Models, Session, TurnError};
+use harness_agent::{Interrupted, Listener, Models, Session, TurnError};
 use harness_dispatch::{Project, Run};
 use harness_provider::Message;
 use harness_session as session;
@@ -47,6 +47,28 @@ impl Record {
             Ok((name, history))
         });
         Ok(Self { command, wanted, writer: None, remembers: false, history: None, resumed: resumed.transpose()? })
+    }
+
+    /// The same for the turn that a session was interrupted in.
+    pub(super) fn of_unfinished(
+        command: &'static str,
+        wanted_session: &str,
+        wanted: bool,
+        place: &ProjectArgs,
+        printer: Printer,
+    ) -> Result<(Self, Interrupted), Exit> {
+        let (name, recording) = sessions::find(wanted_session, place, printer)?;
+        let found = recording.interrupted().map_err(|why| {
+            printer.error(&format!("{}/{name}.jsonl: {why}", session::FOLDER), &[], None);
+            Exit::Usage
+        })?;
+        let Some((history, turn)) = found else {
+            let hint = format!("`harness run --resume {name} \"...\"` resumes its conversation");
+            printer.error(&format!("the session {name} was not interrupted in a turn"), &[], Some(&hint));
+            return Err(Exit::Usage);
+        };
+        let resumed = Some((name, history));
+        Ok((Self { command, wanted, writer: None, remembers: false, history: None, resumed }, turn))
     }
 
     /// Makes the file. Where that cannot be, the session continues without.

@@ -55,7 +55,7 @@ async fn make(
     bytes: &Bytes,
 ) -> Result<Response<Body>, Problem> {
     let Asked { arguments, within } = if bytes.is_empty() { parse(b"{}") } else { parse(bytes) }?;
-    let within = within.map(|rules| narrowed(&rules)).transpose()?;
+    let layer = within.as_ref().map(narrowed).transpose()?;
     server.accepts_work().await?;
     let tenant = caller.tenant()?;
     tenant.ledger.admit(now()).await.map_err(|refused| Problem::refused(&refused, now()))?;
@@ -65,7 +65,7 @@ async fn make(
         return server.runs.begin(server, caller, opened, work).await;
     }
     let id = format!("call_{}", hex::<12>());
-    let run = run(caller, &opened, within, &id)?;
+    let run = run(caller, &opened, layer, &id)?;
     run.set_confirmer(Arc::new(NobodyWaits));
     let call = Call { id: Some(id), name, arguments: Json::Object(arguments) };
     let made = opened.project.make(call, &run).await;

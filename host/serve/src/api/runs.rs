@@ -90,7 +90,8 @@ pub(super) async fn begin_turn(
     if input.trim().is_empty() {
         return Err(Problem::invalid("`input` is empty"));
     }
-    let within = within.map(|rules| narrowed(&rules)).transpose()?;
+    // What is no rules is refused before the run begins.
+    within.as_ref().map(narrowed).transpose()?;
     server.accepts_work().await?;
     let tenant = caller.tenant()?;
     if let Some(session) = &session {

@@ -27,6 +27,9 @@ const PATIENCE: u64 = 86_400_000;
 pub(crate) struct Approval {
     pub(crate) id: String,
     pub(crate) run: String,
+    /// The call that it is about, by its identifier in the run. Empty in records of before it was kept.
+    #[serde(default)]
+    pub(crate) call: String,
     /// The key whose run asks.
     pub(crate) asked_by: String,
     pub(crate) tool: String,
@@ -63,12 +66,17 @@ impl Runs {
             for (_, found) in &page {
                 let approval: Approval = serde_json::from_slice(&found.value).map_err(|_| Problem::fault())?;
                 // That of a run that has ended cannot be answered any more.
-                let waits = self.waiting().contains_key(&approval.id);
+                let waits = self.waits(&approval);
                 if waits && approval.answer.is_none() && approval.expires > now() {
                     open.push(approval);
                 }
             }
         }
+    }
+
+    /// Whether its run waits for the answer, or will ask again since another process began it.
+    fn waits(&self, approval: &Approval) -> bool {
+        self.waiting().contains_key(&approval.id) || self.resuming().contains(&approval.run)
     }
 
     /// Answers a question. The first answer counts.
@@ -102,7 +110,7 @@ impl Runs {
             return Err(gone("its time is over"));
         }
         // Only a run that waits is asked about: of a process that was ended, nothing waits.
-        if !self.waiting().contains_key(id) {
+        if !self.waits(&approval) {
             return Err(gone("the run that asked has ended"));
         }
         approval.answer = Some((if is_yes { "yes" } else { "no" }.to_owned(), by.to_owned()));
@@ -122,13 +130,25 @@ pub(super) struct Asks {
     pub(super) run: String,
     pub(super) asked_by: String,
     pub(super) events: UnboundedSender<Json>,
+    /// What the run asked in an earlier process.
+    pub(super) earlier: Arc<Vec<Approval>>,
 }
 
 impl Asks {
+    /// The same question, where an earlier process asked it: about this call, of this artifact with these arguments.
+    fn asked_before(&self, new: &Approval) -> Option<Approval> {
+        let is_same = |one: &&Approval| {
+            (&one.call, &one.tool, &one.artifact, &one.rule, &one.args_digest)
+                == (&new.call, &new.tool, &new.artifact, &new.rule, &new.args_digest)
+        };
+        self.earlier.iter().find(is_same).cloned()
+    }
+
     async fn ask(&self, question: &Question<'_>) -> Result<Answer, Problem> {
         let approval = Approval {
             id: fresh("apr"),
             run: self.run.clone(),
+            call: question.call.to_owned(),
             asked_by: self.asked_by.clone(),
             tool: question.tool.to_owned(),
             artifact: question.artifact.to_owned(),
@@ -138,15 +158,26 @@ impl Asks {
             expires: now().saturating_add(PATIENCE),
             answer: None,
         };
+        let approval = self.asked_before(&approval).unwrap_or(approval);
         let (sender, receiver) = oneshot::channel();
         self.server.runs.waiting().insert(approval.id.clone(), sender);
         let _waits = Waits { runs: &self.server.runs, id: approval.id.clone() };
         let store = &self.server.tenants.store;
-        store.put(APPROVALS, &place(&self.tenant, &approval.id), Expected::Absent, bytes(&approval)?).await?;
+        let here = place(&self.tenant, &approval.id);
+        match store.get(APPROVALS, &here).await? {
+            None => drop(store.put(APPROVALS, &here, Expected::Absent, bytes(&approval)?).await?),
+            Some(found) => {
+                let found: Approval = serde_json::from_slice(&found.value).map_err(|_| Problem::fault())?;
+                if let Some((answer, _)) = found.answer {
+                    return Ok(if answer == Answer::Yes.name() { Answer::Yes } else { Answer::No });
+                }
+            }
+        }
         let _ = self.events.send(json!({
             "type": "waiting", "approval": approval.id, "tool": approval.tool, "args_digest": approval.args_digest,
         }));
-        let answer = match tokio::time::timeout(Duration::from_millis(PATIENCE), receiver).await {
+        let left = Duration::from_millis(approval.expires.saturating_sub(now()));
+        let answer = match tokio::time::timeout(left, receiver).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => Answer::No,
         };

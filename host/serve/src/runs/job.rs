@@ -1,25 +1,26 @@
 //! One run that is under way: its work, its events and its end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use axum::http::StatusCode;
-use harness_agent::{AgentEvent, EventSource, Listener, Session, TurnError, event_as_json};
+use harness_agent::{AgentEvent, EventSource, Interrupted, Listener, Session, TurnError, event_as_json};
 use harness_dispatch::confirm::Confirmer;
 use harness_dispatch::{Call, Run, as_json};
-use harness_policy::layer::Layer;
-use harness_provider::Usage;
+use harness_provider::{Message, Usage};
 use harness_sandbox::outcome::Outcome;
 use harness_session as session;
+use harness_session::recorder::Recorder;
 use harness_store::Expected;
 use serde_json::{Value as Json, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
-use super::asks::Asks;
+use super::asks::{Approval, Asks};
 use super::events::{LogWriter, MAX_EVENT};
-use super::{BUCKET, OPEN, RunRecord, SESSIONS, Work, bytes, end_of, log, place};
+use super::resume::{Begun, Rest, outcome_of};
+use super::{BUCKET, OPEN, RunRecord, SESSIONS, Work, bytes, end_of, place};
 use crate::api::{Caller, calls};
 use crate::budget::Resource;
 use crate::problem::Problem;
@@ -39,30 +40,65 @@ pub(super) struct Job {
     pub(super) record: RunRecord,
     /// The version of the record in the store.
     pub(super) version: u64,
+    /// The session that an earlier process recorded it in.
+    pub(super) session: Option<String>,
+    /// What it asked in an earlier process.
+    pub(super) asked: Arc<Vec<Approval>>,
+    /// How many processes have begun or continued it.
+    pub(super) attempts: u32,
+    /// What its turn is recorded with, once it is. Weak: the recorder holds the sender of events, whose end is waited for.
+    recorder: Arc<OnceLock<Weak<Recorder>>>,
 }
 
 impl Job {
+    /// One that begins now.
+    pub(super) fn new(
+        server: Arc<Server>,
+        caller: Caller,
+        opened: Arc<Opened>,
+        tenant: String,
+        record: RunRecord,
+        version: u64,
+    ) -> Self {
+        let (asked, recorder) = (Arc::default(), Arc::default());
+        Self { server, caller, opened, tenant, record, version, session: None, asked, attempts: 1, recorder }
+    }
+
     pub(super) async fn run(
         mut self,
         work: Work,
+        writer: LogWriter,
         stop: CancellationToken,
         ended: CancellationToken,
         room: OwnedSemaphorePermit,
     ) {
         let (sender, receiver) = unbounded_channel();
-        let writer =
-            LogWriter { store: self.server.tenants.store.clone(), log: log(&self.tenant, &self.record.id), length: 0 };
+        let begins = if writer.length == 0 { "began" } else { "resumed" };
         let written = tokio::spawn(writer.follow(receiver));
         let _ = sender
-            .send(json!({"type": "began", "run": self.record.id, "kind": self.record.kind, "tool": self.record.tool}));
+            .send(json!({"type": begins, "run": self.record.id, "kind": self.record.kind, "tool": self.record.tool}));
+        let (release, recorder) = (self.server.release.clone(), self.recorder.clone());
+        // What is dropped from there on is not recorded as stopped: the next process continues it.
+        let released = async {
+            release.cancelled().await;
+            if let Some(recorder) = recorder.get().and_then(Weak::upgrade) {
+                recorder.leave();
+            }
+        };
+        let can_wait = matches!(work, Work::Turn { .. });
         let result = tokio::select! {
             biased;
+            () = released, if can_wait => json!({"outcome": "released"}),
             () = stop.cancelled() => json!({"outcome": "stopped"}),
             result = self.work(work, &sender) => result,
         };
         let end = end_of(&result);
         drop(sender);
         let writer = written.await;
+        if result.get("outcome").and_then(Json::as_str) == Some("released") {
+            self.over(room, &ended);
+            return;
+        }
         let outcome = result.get("outcome").and_then(Json::as_str).unwrap_or("failed").to_owned();
         (self.record.state, self.record.ended, self.record.result) = (outcome, Some(now()), Some(result));
         if bytes(&self.record).is_ok_and(|bytes| bytes.len() > MAX_EVENT) {
@@ -79,7 +115,13 @@ impl Job {
             let place = place(&self.tenant, &self.record.id);
             let _ = self.server.tenants.store.delete(OPEN, &place, Expected::Anything).await;
         }
+        self.over(room, &ended);
+    }
+
+    /// Nothing of it is under way any more.
+    fn over(&self, room: OwnedSemaphorePermit, ended: &CancellationToken) {
         self.server.runs.live().remove(&self.record.id);
+        self.server.runs.resuming().remove(&self.record.id);
         drop(room);
         ended.cancel();
     }
@@ -87,7 +129,7 @@ impl Job {
     async fn work(&mut self, work: Work, events: &UnboundedSender<Json>) -> Json {
         match work {
             Work::Call { tool, arguments, within } => self.call(tool, arguments, within, events).await,
-            Work::Turn { input, session, within } => self.turn(&input, session, within, events).await,
+            Work::Turn { .. } => self.turn(work, events).await,
         }
     }
 
@@ -98,10 +140,15 @@ impl Job {
             run: self.record.id.clone(),
             asked_by: self.caller.key.record.id.clone(),
             events: events.clone(),
+            earlier: self.asked.clone(),
         })
     }
 
-    async fn call(&self, tool: String, arguments: Json, within: Option<Layer>, events: &UnboundedSender<Json>) -> Json {
+    async fn call(&self, tool: String, arguments: Json, within: Option<Json>, events: &UnboundedSender<Json>) -> Json {
+        let within = match within.as_ref().map(calls::narrowed).transpose() {
+            Ok(within) => within,
+            Err(problem) => return failed(&problem),
+        };
         let run = match calls::run(&self.caller, &self.opened, within, &self.record.id) {
             Ok(run) => run,
             Err(problem) => return failed(&problem),
@@ -125,42 +172,66 @@ impl Job {
         }
     }
 
-    async fn turn(
-        &mut self,
-        input: &str,
-        resumes: Option<String>,
-        within: Option<Layer>,
-        events: &UnboundedSender<Json>,
-    ) -> Json {
-        let Ok(tenant) = self.caller.tenant().cloned() else { return failed(&Problem::fault()) };
-        let root = tenant.project_folder();
-        let history = match &resumes {
-            Some(name) => match read_history(&root, name) {
-                Ok(history) => history,
-                Err(problem) => return failed(&problem),
-            },
-            None => Vec::new(),
-        };
-        let writer = match session::create(&root) {
-            Ok(writer) => writer,
-            Err(_) => return failed(&Problem::fault()),
-        };
-        let by = self.caller.key.record.id.clone().into_bytes();
-        let here = place(&self.tenant, writer.id());
-        if self.server.tenants.store.put(SESSIONS, &here, Expected::Anything, by).await.is_err() {
-            return failed(&Problem::fault());
+    async fn turn(&mut self, work: Work, events: &UnboundedSender<Json>) -> Json {
+        match self.begin_turn(&work, events).await {
+            Ok(Prepared::Ended(result)) => result,
+            Ok(Prepared::Turn(turn)) => self.work_on(*turn).await,
+            Err(problem) => failed(&problem),
         }
-        self.record.session = Some(writer.id().to_owned());
+    }
+
+    /// Prepares the turn: what was said before, the record, and what the next process would need.
+    async fn begin_turn(&mut self, work: &Work, events: &UnboundedSender<Json>) -> Result<Prepared, Problem> {
+        let Work::Turn { input, session: resumes, within } = work else { return Err(Problem::fault()) };
+        let within = within.as_ref().map(calls::narrowed).transpose()?;
+        let tenant = self.caller.tenant()?.clone();
+        let root = tenant.project_folder();
+        let rest = match &self.session {
+            None => Rest::Begin,
+            Some(name) => match Rest::of(&root, name, &self.opened.project) {
+                Ok(rest) => rest,
+                Err(why) => return Ok(Prepared::Ended(interrupted(&why))),
+            },
+        };
+        let (history, task, resumes) = match rest {
+            Rest::Ended(turned) => {
+                self.record.session.clone_from(&self.session);
+                return Ok(Prepared::Ended(outcome_of(&turned)));
+            }
+            Rest::Continue(history, turn) => (history, Task::Rest(turn), self.session.clone()),
+            Rest::Begin => {
+                let history = resumes.as_ref().map(|name| read_history(&root, name)).transpose()?;
+                (history.unwrap_or_default(), Task::Message(input.clone()), resumes.clone())
+            }
+        };
+        let writer = session::create(&root).map_err(|_| Problem::fault())?;
+        let store = &self.server.tenants.store;
+        let by = self.caller.key.record.id.clone().into_bytes();
+        store.put(SESSIONS, &place(&self.tenant, writer.id()), Expected::Anything, by).await?;
+        let name = Some(writer.id().to_owned());
+        let begun = Begun { work: work.clone(), session: name.clone(), attempts: self.attempts };
+        store.put(OPEN, &place(&self.tenant, &self.record.id), Expected::Anything, bytes(&begun)?).await?;
+        self.record.session = name;
         let counted = Arc::new(Counted { events: events.clone(), fuel: Mutex::default(), count: AtomicU64::new(0) });
         let recorder = session::begin(writer, &self.opened.project, "serve", resumes.as_deref(), counted.clone());
+        let _ = self.recorder.set(Arc::downgrade(&recorder));
         let run: Arc<Run> = recorder.run_within(tenant.layers(&self.caller.key).into_iter().chain(within).collect());
         run.set_client_request(calls::client(&self.caller, &self.record.id));
         run.set_confirmer(self.confirmer(events));
+        Ok(Prepared::Turn(Box::new(Ready { history, task, counted, recorder, run })))
+    }
+
+    async fn work_on(&self, ready: Ready) -> Json {
+        let Ready { history, task, counted, recorder, run } = ready;
+        let Ok(tenant) = self.caller.tenant() else { return failed(&Problem::fault()) };
         let started = Session::start(&self.opened.project, &run, self.opened.models.clone(), recorder.clone()).await;
         let result = match started {
             Ok(session) => {
                 let mut session = session.after(history);
-                let turn = session.turn(input).await;
+                let turn = match &task {
+                    Task::Message(input) => session.turn(input).await,
+                    Task::Rest(turn) => session.continue_turn(turn).await,
+                };
                 let usage = session.usage();
                 let ended = session.end().await;
                 drop(ended);
@@ -176,6 +247,36 @@ impl Job {
         tenant.ledger.spend(now(), Resource::Fuel, fuel);
         result
     }
+}
+
+/// What the agent is to do.
+enum Task {
+    /// Answer a message.
+    Message(String),
+    /// Continue a turn.
+    Rest(Interrupted),
+}
+
+/// A turn that can be worked on.
+struct Ready {
+    history: Vec<Message>,
+    task: Task,
+    counted: Arc<Counted>,
+    recorder: Arc<Recorder>,
+    run: Arc<Run>,
+}
+
+/// What there is to do.
+enum Prepared {
+    Turn(Box<Ready>),
+    /// Nothing: this came of it.
+    Ended(Json),
+}
+
+/// A turn that is not continued.
+fn interrupted(why: &str) -> Json {
+    let why = format!("the server ended while the run was under way, and it is not continued: {why}");
+    json!({"outcome": "interrupted", "error": {"kind": "interrupted", "message": why}})
 }
 
 /// What was said in a session of the project.

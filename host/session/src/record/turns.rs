@@ -20,6 +20,24 @@ pub struct Turn {
     pub text: String,
 }
 
+/// A turn is continued that was interrupted with its process: how far it came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Continued {
+    /// Its task.
+    pub text: String,
+    /// Messages of the conversation before its own.
+    pub began: u64,
+    /// Rounds with calls.
+    pub rounds: u32,
+    /// Calls that were made, also by sub-agents.
+    pub calls: u64,
+    /// Tokens that the models' services counted, also for sub-agents.
+    pub tokens: u64,
+    /// Those calls of the last reply that had begun and have no result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub begun: Vec<String>,
+}
+
 /// A turn ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turned {

@@ -113,6 +113,8 @@ fn agents(lines: &[Line]) -> Agents {
         let agent = all.entry((line.by.clone(), line.strand.clone())).or_default();
         if let What::Turn(turn) = &line.what {
             agent.name.clone_from(&turn.agent);
+        }
+        if matches!(line.what, What::Turn(_) | What::Continued(_)) {
             agent.turns.push(Turn { facts: Vec::new(), cut: true });
             agent.open = true;
         }
@@ -175,7 +177,7 @@ fn of_turn(place: &str, was: &Turn, is: &Turn, compared: &mut Compared, differen
 impl Compared {
     fn count(&mut self, what: &str) {
         let counted = match what.split(' ').next() {
-            Some("turn") => &mut self.turns,
+            Some("turn" | "turn,") => &mut self.turns,
             Some("call") => &mut self.calls,
             Some("event") => &mut self.events,
             Some("request") => &mut self.replies,
@@ -212,6 +214,9 @@ fn fact(what: &What) -> Option<Fact> {
     let of = |what: String, fields: Vec<(&'static str, String)>| Some(Fact { what, fields });
     match what {
         What::Turn(turn) => of("turn".to_owned(), vec![("text", turn.text.clone()), ("depth", turn.depth.to_string())]),
+        What::Continued(turn) => {
+            of("turn, its rest".to_owned(), vec![("text", turn.text.clone()), ("begun", turn.begun.join(", "))])
+        }
         What::Asked(asked) => of(
             format!("request {}", asked.round),
             vec![
@@ -257,6 +262,7 @@ fn fact(what: &What) -> Option<Fact> {
         What::Confirmation(said) => of(format!("confirmation of {}", said.tool), vec![("answer", said.answer.clone())]),
         What::Session(_)
         | What::Said(_)
+        | What::Question(_)
         | What::Retry(_)
         | What::Reply(_)
         | What::Calling(_)

@@ -174,7 +174,9 @@ impl Rewound {
                     self.cut.insert(strand);
                 }
             }
-            What::Turn(_) if line.by == ROOT => left.turns_begun = left.turns_begun.saturating_add(1),
+            What::Turn(_) | What::Continued(_) if line.by == ROOT => {
+                left.turns_begun = left.turns_begun.saturating_add(1)
+            }
             What::Saw(saw) => {
                 if saw.adds.is_some() {
                     self.adders.insert(saw.additions.saturating_add(1), (strand.clone(), left.turns_begun));

@@ -8,8 +8,8 @@ use super::work::{close, event};
 use super::{Kind, Span, Status, added};
 use crate::read::calls_of;
 use crate::record::{
-    Asked, Called, Calling, Confirmation, Decided, Delegated, Judged, Line, ROOT, Reply, Retry, Returned, Task, Tokens,
-    Turn, Turned, Unanswered, What,
+    Asked, Called, Calling, Confirmation, Continued, Decided, Delegated, Judged, Line, ROOT, Reply, Retry, Returned,
+    Task, Tokens, Turn, Turned, Unanswered, What,
 };
 
 /// A tree that grows: spans by number, each with the number of the one that it is in.
@@ -57,6 +57,7 @@ impl Growing {
         let (at, by) = (line.at, (line.by.as_str(), line.strand.as_str()));
         match &line.what {
             What::Turn(turn) => self.turn(by, at, turn),
+            What::Continued(turn) => self.continued(by, at, turn),
             What::Asked(asked) => self.asked(by, at, asked),
             What::Retry(retry) => self.retried(by, retry),
             What::Reply(reply) => self.reply(by, at, reply),
@@ -79,6 +80,7 @@ impl Growing {
             | What::Script(_)
             | What::Looked(_)
             | What::Saw(_)
+            | What::Question(_)
             | What::Full {}
             | What::Ended {} => {}
         }
@@ -155,6 +157,15 @@ impl Growing {
             self.agent(above).child = Some(span);
         }
         *self.agent(by) = AtWork { turn: Some(span), ..AtWork::default() };
+    }
+
+    fn continued(&mut self, by: Who<'_>, at: u64, turn: &Continued) {
+        let text = turn.text.clone();
+        self.turn(by, at, &Turn { agent: String::new(), parent: None, depth: 0, text });
+        let span = self.agent(by).turn;
+        if let Some(span) = self.span(span) {
+            span.why = Some("continued after the process had ended".to_owned());
+        }
     }
 
     fn asked(&mut self, by: Who<'_>, at: u64, asked: &Asked) {
