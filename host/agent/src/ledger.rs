@@ -78,6 +78,16 @@ impl Ledger {
         }
     }
 
+    /// Enters what was used before a turn was interrupted, also in those above.
+    pub(super) fn used_before(&self, rounds: u64, tokens: u64, calls: u64) {
+        for ledger in self.all() {
+            for (count, used) in [(&ledger.rounds, rounds), (&ledger.tokens, tokens), (&ledger.calls, calls)] {
+                // A number that a record makes up does not wrap to a small one.
+                let _ = count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(old.saturating_add(used)));
+            }
+        }
+    }
+
     /// Enters one more of what must not become more than allowed.
     ///
     /// # Errors

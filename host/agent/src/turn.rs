@@ -2,6 +2,7 @@
 //! nothing more to call and the hooks let it stop.
 
 mod calls;
+mod request;
 mod rest;
 mod rounds;
 
@@ -16,11 +17,10 @@ use super::activity::{Activity, RecentCalls};
 use super::conversation::Conversation;
 use super::error::TurnError;
 use super::exchange::{answer, change, completion_post, completion_pre, tokens};
-use super::ledger::{Entry, Purse};
+use super::ledger::Purse;
 use super::listener::AgentEvent;
 use super::logged;
 use super::models::Model;
-use super::prose::Beginning;
 use super::replies::only_words;
 use super::runtime::Runtime;
 use super::sentences::{CALL_DONE, CONTINUE, IN_WORDS, NOT_YET, NOT_YET_SAYS_A_PLUGIN, SUM_UP};
@@ -34,8 +34,7 @@ use harness_dispatch::chain::{Block, CallContext};
 use harness_dispatch::decision::NO_REASON;
 use harness_dispatch::payload::{AgentStop, ErrorEnvelope, LogLine, ToolUse, TurnEnd};
 use harness_dispatch::trail::Trail;
-use harness_provider::message::without_orphans;
-use harness_provider::{Delta, Finish, Message, Reply, Request, Usage};
+use harness_provider::{Delta, Finish, Message, Reply, Usage};
 use harness_sandbox::outcome::Usage as CallUsage;
 use tracing::Instrument as _;
 
@@ -462,50 +461,6 @@ impl<'a> Work<'a> {
         }
         history.tell_apart(&mut reply.calls);
         Ok(reply)
-    }
-
-    async fn request(
-        &mut self,
-        model: &Model,
-        here: &CallContext,
-        past: &[Message],
-        pinned: usize,
-        room: u64,
-    ) -> Request {
-        let settings = &self.runtime.crew.settings;
-        let mut request = Request {
-            model: model.name.clone(),
-            messages: Vec::new(),
-            tools: self.runtime.tools(here),
-            max_tokens: model.max_tokens,
-            temperature: model.temperature,
-            agent: self.runtime.name().to_owned(),
-        };
-        let form = model.provider.form(&request).await;
-        request.messages = Beginning::of(self.runtime, form, room).messages();
-        let scale = self.runtime.scale(&model.name);
-        let room = window::room(settings.max_history, room, model.max_tokens, scale, &request);
-        request.messages.extend(without_orphans(window::window_from(past, pinned, room, &mut self.start)));
-        request
-    }
-
-    /// What the service counted, and how that compares to what was estimated.
-    fn count(&mut self, request: &Request, reply: &Reply) {
-        let Some(usage) = reply.usage else {
-            // A service that does not count is not one without a budget.
-            let estimated = window::tokens_of(request).saturating_add(window::tokens_of_reply(reply));
-            self.purse.ledger.enter(Entry::Tokens(estimated));
-            return;
-        };
-        self.runtime.crew.counted.add(usage);
-        self.purse.ledger.enter(Entry::Tokens(usage.input_tokens.saturating_add(usage.output_tokens)));
-        self.usage.input_tokens = self.usage.input_tokens.saturating_add(usage.input_tokens);
-        self.usage.output_tokens = self.usage.output_tokens.saturating_add(usage.output_tokens);
-        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let scale = usage.input_tokens as f64 / window::tokens_of(request).max(1) as f64;
-        if usage.input_tokens > 0 {
-            self.runtime.counts(&request.model, scale.clamp(0.25, 4.0));
-        }
     }
 
     /// A reply that calls nothing: its end decides whether that is the answer.

@@ -103,3 +103,96 @@ impl Open {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::read::read;
+    use super::*;
+
+    const HEADER: &str = r#"{"at":0,"kind":"session","version":1,"id":"a","started":"2026-01-01T00:00:00Z","harness":"0.1.0","interpreter":"x","command":"run","artifacts":{}}"#;
+    const TURN: &str = r#"{"at":1,"by":"root","kind":"turn","depth":0,"text":"hi"}"#;
+    const REPLY: &str = r#"{"at":2,"by":"root","kind":"reply","model":"m","text":"","calls":[{"id":"a","name":"t","arguments":"{}"},{"id":"b","name":"t","arguments":"{}"}],"finish":"tool_calls","tokens":{"input":7,"output":2},"took_us":5}"#;
+    const SAID: &str = r#"{"at":3,"by":"root","kind":"said","place":1}"#;
+    const CALLING: &str = r#"{"at":4,"by":"root","kind":"calling","call":"a","tool":"t"}"#;
+    const QUESTION: &str = r#"{"at":5,"by":"root","kind":"question","call":"a","tool":"t"}"#;
+
+    fn user(place: u64, text: &str) -> String {
+        json!({"at": 2, "by": "root", "kind": "said", "place": place, "message": {"role": "user", "content": text}})
+            .to_string()
+    }
+
+    fn interrupted(lines: &[&str]) -> Option<(usize, Interrupted)> {
+        let folder = tempfile::tempdir().unwrap();
+        let text: String = [HEADER].iter().chain(lines).map(|line| format!("{line}\n")).collect();
+        std::fs::write(folder.path().join("a.jsonl"), text).unwrap();
+        let found = read(folder.path(), "a").unwrap().interrupted().unwrap();
+        found.map(|(history, turn)| (history.len(), turn))
+    }
+
+    fn turn(rounds: u32, calls: u64, tokens: u64, begun: &[&str]) -> Interrupted {
+        let begun = begun.iter().map(|id| (*id).to_owned()).collect();
+        Interrupted { text: "hi".to_owned(), began: 0, rounds, calls, tokens, begun }
+    }
+
+    #[test]
+    fn a_session_says_how_far_its_last_turn_came() {
+        let hi = user(0, "hi");
+        assert_eq!(interrupted(&[]), None);
+        assert_eq!(interrupted(&[TURN]), Some((0, turn(0, 0, 0, &[]))));
+        assert_eq!(interrupted(&[TURN, &hi]), Some((1, turn(0, 0, 0, &[]))));
+        // A reply that took no place yet is asked for again; its tokens were used.
+        assert_eq!(interrupted(&[TURN, &hi, REPLY]), Some((1, turn(0, 0, 9, &[]))));
+        assert_eq!(interrupted(&[TURN, &hi, REPLY, SAID]), Some((2, turn(1, 0, 9, &[]))));
+        assert_eq!(interrupted(&[TURN, &hi, REPLY, SAID, CALLING]), Some((2, turn(1, 1, 9, &["a"]))));
+        // One that ended, and whose result took no place yet, is not made again.
+        let called = r#"{"at":6,"by":"root","kind":"called","call":"a","tool":"t","outcome":"completed","is_error":false,"content":"sha256:1","fuel":0,"took_us":1}"#;
+        assert_eq!(interrupted(&[TURN, &hi, REPLY, SAID, CALLING, called]), Some((2, turn(1, 1, 9, &["a"]))));
+        let ended = r#"{"at":9,"by":"root","kind":"turned","answer":"x","rounds":1,"tokens":{"input":7,"output":2}}"#;
+        for end in [ended, r#"{"at":9,"by":"root","kind":"stopped"}"#] {
+            assert_eq!(interrupted(&[TURN, &hi, REPLY, SAID, CALLING, end]), None);
+            let (next, again) = (TURN.replace("hi", "more"), user(4, "more"));
+            let more = Interrupted { text: "more".to_owned(), began: 4, ..Interrupted::default() };
+            let (places, found) = interrupted(&[TURN, &hi, REPLY, SAID, CALLING, end, &next]).unwrap();
+            assert_eq!((places, &found), (4, &more), "what is open is closed");
+            assert_eq!(interrupted(&[TURN, &hi, REPLY, SAID, CALLING, end, &next, &again]), Some((5, more)));
+        }
+        // What a sub-agent does counts for budgets, and begins no call of the root.
+        let inner = CALLING.replace("root", "delegation_1").replace("\"a\"", "\"b\"");
+        assert_eq!(interrupted(&[TURN, &hi, REPLY, SAID, CALLING, &inner]), Some((2, turn(1, 2, 9, &["a"]))));
+    }
+
+    #[test]
+    fn a_call_that_waits_for_a_person_has_not_begun() {
+        let hi = user(0, "hi");
+        let begun = |more: &[&str]| {
+            let lines = [&[TURN, &hi, REPLY, SAID, CALLING], more].concat();
+            interrupted(&lines).unwrap().1.begun
+        };
+        let answered = |answer: &str| {
+            format!(r#"{{"at":6,"by":"root","kind":"confirmation","call":"a","tool":"t","answer":"{answer}"}}"#)
+        };
+        assert_eq!(begun(&[QUESTION]), Vec::<String>::new());
+        assert_eq!(begun(&[QUESTION, &answered("yes")]), ["a"]);
+        assert_eq!(begun(&[QUESTION, &answered("no")]), Vec::<String>::new());
+        // A call that it makes itself is not the one that waits.
+        assert_eq!(begun(&[&QUESTION.replace("\"a\"", "\"a.1\"")]), ["a"]);
+        assert_eq!(begun(&[&QUESTION.replace("root", "delegation_1")]), ["a"]);
+    }
+
+    #[test]
+    fn a_turn_that_was_continued_is_continued_again() {
+        let (hi, asks) = (
+            user(0, "hi"),
+            json!({"role": "assistant", "content": "", "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "t", "arguments": "{}"}},
+            ]}),
+        );
+        let said = json!({"at": 2, "by": "root", "kind": "said", "place": 1, "message": asks}).to_string();
+        let continued = r#"{"at":3,"by":"root","kind":"continued","text":"hi","began":0,"rounds":1,"calls":2,"tokens":13,"begun":["a"]}"#;
+        assert_eq!(interrupted(&[&hi, &said, continued]), Some((2, turn(1, 2, 13, &["a"]))));
+        let more = [hi.as_str(), &said, continued, CALLING, QUESTION];
+        assert_eq!(interrupted(&more), Some((2, turn(1, 3, 13, &[]))));
+    }
+}

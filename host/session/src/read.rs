@@ -412,7 +412,7 @@ mod tests {
         3: it is not JSON: expected value at line 1 column 1
         3: it is not a JSON object
         3: another session begins
-        2: it is not a line of the kind "party": unknown variant `party`, expected one of `session`, `turn`, `said`, `asked`, `retry`, `reply`, `unanswered`, `unmade`, `event`, `calling`, `called`, `delegated`, `judged`, `returned`, `task`, `looked`, `saw`, `confirmation`, `script`, `turned`, `stopped`, `forgot`, `switched`, `full`, `ended`
+        2: it is not a line of the kind "party": unknown variant `party`, expected one of `session`, `turn`, `continued`, `said`, `asked`, `retry`, `reply`, `unanswered`, `unmade`, `event`, `calling`, `called`, `delegated`, `judged`, `returned`, `task`, `looked`, `saw`, `question`, `confirmation`, `script`, `turned`, `stopped`, `forgot`, `switched`, `full`, `ended`
         2: it is not a line of the kind "turn": missing field `depth`
         "#
         );

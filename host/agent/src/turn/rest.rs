@@ -37,10 +37,7 @@ impl Work<'_> {
         turn: &Interrupted,
     ) -> Result<(String, Vec<LogLine>), TurnError> {
         self.rounds = turn.rounds;
-        let ledger = &self.purse.ledger;
-        (0..turn.rounds).for_each(|_| ledger.enter(Entry::Round));
-        (0..turn.calls).for_each(|_| ledger.enter(Entry::Call));
-        ledger.enter(Entry::Tokens(turn.tokens));
+        self.purse.ledger.used_before(turn.rounds.into(), turn.tokens, turn.calls);
         self.runtime.partial.begin();
         let answer = match history.messages().last() {
             // It was given, and only its end is missing.

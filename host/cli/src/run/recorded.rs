@@ -6,6 +6,7 @@ use harness_agent::{Interrupted, Listener, Models, Session, TurnError};
 use harness_dispatch::{Project, Run};
 use harness_provider::Message;
 use harness_session as session;
+use harness_session::read::Recording;
 use harness_session::recorder::Recorder;
 use harness_session::writer::Writer;
 
@@ -39,11 +40,7 @@ impl Record {
     ) -> Result<Self, Exit> {
         let resumed = resume.map(|wanted| {
             let (name, recording, history) = sessions::history(wanted, place, printer)?;
-            let anew = recording.left_behind();
-            if !anew.is_empty() {
-                let anew = anew.join(", ");
-                printer.say(&format!("note: {name} resumes the conversation only; these start anew: {anew}"));
-            }
+            warn_of_loss(&name, &recording, printer);
             Ok((name, history))
         });
         Ok(Self { command, wanted, writer: None, remembers: false, history: None, resumed: resumed.transpose()? })
@@ -67,6 +64,7 @@ impl Record {
             printer.error(&format!("the session {name} was not interrupted in a turn"), &[], Some(&hint));
             return Err(Exit::Usage);
         };
+        warn_of_loss(&name, &recording, printer);
         let resumed = Some((name, history));
         Ok((Self { command, wanted, writer: None, remembers: false, history: None, resumed }, turn))
     }
@@ -108,6 +106,14 @@ impl Record {
         let id = writer.as_ref().map(|writer| writer.id().to_owned());
         let recorder = writer.map(|writer| session::begin(writer, project, command, name.as_deref(), listener.clone()));
         Recorded { recorder, id, listener, asked, history: history.unwrap_or_default() }
+    }
+}
+
+/// Says what a session had that whoever resumes it does not.
+fn warn_of_loss(name: &str, recording: &Recording, printer: Printer) {
+    let anew = recording.left_behind().join(", ");
+    if !anew.is_empty() {
+        printer.say(&format!("note: {name} resumes the conversation only; these start anew: {anew}"));
     }
 }
 
