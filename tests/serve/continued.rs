@@ -241,3 +241,39 @@ fn what_changed_meanwhile_continues_nothing() {
     let record = site.ended(&acme.key, &run);
     assert_eq!(record["result"]["error"]["message"], why("its key is not valid any more"));
 }
+
+/// A script that waits for a person has done something before.
+#[test]
+fn a_script_that_waits_for_an_answer_is_not_run_again() {
+    let mut site = Site::open();
+    let outer =
+        "def run(args):\n    fs.append('marks', 'outer\\n')\n    return meta.call_tool('acts', {'name': 'inner'})\n";
+    let project = acting("confirm: true\n")
+        .policy(
+            "model: { provider: script, script: replies.yaml }\nmeta: { enabled: true }\nsandbox: { fs: { read: [go], write: [marks] } }\n",
+        )
+        .tool("outer", "", outer)
+        .file("replies.yaml", "- text: ready\n- tool_calls: [{ name: outer, args: {} }]\n");
+    let acme = site.tenant("acme", &project);
+    let approver = site.key("acme", "approver");
+    let questions = |site: &Site| site.get(&approver, "/v1/approvals").json()["approvals"].as_array().unwrap().clone();
+    let ready = site.begin(&acme.key, "Are you ready?");
+    site.ended(&acme.key, &ready);
+    let run = site.begin(&acme.key, "Act.");
+    site.event(&acme.key, &run, "waiting");
+    let asked = questions(&site);
+    assert_eq!((asked.len(), &asked[0]["tool"]), (1, &json!("acts")));
+    // The identifiers of calls of the model and of scripts may be the same.
+    let session = std::fs::read_dir(site.data().join("tenants/acme/project/.harness/sessions")).unwrap();
+    let texts: Vec<String> = session.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    assert!(texts.iter().all(|text| !text.contains("\"kind\":\"question\"")), "{texts:?}");
+    site.kill();
+    let site = site.again();
+    let record = site.ended(&acme.key, &run);
+    assert_eq!((&record["state"], marks(&site)), (&json!("completed"), "outer\n".to_owned()), "{record}");
+    assert!(results(&site, &acme.key, &record)[0].contains("whether it took effect is unknown"));
+    let line = format!("POST /v1/approvals/{}", asked[0]["id"].as_str().unwrap());
+    let late = site.ask(&approver, &line, &json!({"answer": "yes", "args_digest": asked[0]["args_digest"]}));
+    assert_eq!(late.status, 409, "{late:?}");
+    assert_eq!(questions(&site), Vec::<Json>::new());
+}

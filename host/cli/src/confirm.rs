@@ -252,7 +252,7 @@ mod tests {
     fn a_question_shows_what_will_run_and_acts_on_no_terminal() {
         let arguments = json!({"path": "a\u{1b}[2Jb\u{202e}c"});
         let question = Question {
-            call: "call_1",
+            call: Some("call_1"),
             tool: "drop\u{1b}[0m",
             artifact: ".harness/tools/drop.md",
             rule: "`confirm: true` in `.harness/tools/drop.md:2:10`",

@@ -18,8 +18,8 @@ use harness_policy::text::quoted;
 /// A call that needs confirmation.
 #[derive(Debug, Clone)]
 pub struct Question<'a> {
-    /// Identifier of the call.
-    pub call: &'a str,
+    /// Identifier of the call, if an agent or a program makes it itself. None: a script makes it, in the middle of a call.
+    pub call: Option<&'a str>,
     /// The name of the tool.
     pub tool: &'a str,
     /// The file of the tool.
@@ -103,8 +103,9 @@ pub async fn ask(
     rule: &str,
     arguments: &Json,
 ) -> (Answer, Option<Refusal>) {
+    let own = (place.depth == 0).then_some(call);
     let question = Question {
-        call,
+        call: own,
         tool: &tool.name,
         artifact: &tool.source.file,
         rule,
@@ -114,7 +115,9 @@ pub async fn ask(
     };
     let answer = match place.run.confirmer() {
         Some(confirmer) => {
-            place.tell(&Happened::Asks { call, tool: &tool.name });
+            if let Some(call) = own {
+                place.tell(&Happened::Asks { call, tool: &tool.name });
+            }
             confirmer.confirm(&question).await
         }
         None => Answer::Nobody,

@@ -145,7 +145,8 @@ pub struct Saw {
 /// Something that happened to a call of an agent, beside what its report says.
 #[derive(Debug)]
 pub enum Happened<'a> {
-    /// Someone is asked whether it may be made: nothing of it was done so far, but what hooks on `tool.pre` did.
+    /// Someone is asked whether it may be made: nothing of it was done so far, but what hooks on `tool.pre` did. Not of calls
+    /// that scripts make.
     Asks {
         /// Identifier of the call.
         call: &'a str,

@@ -27,9 +27,9 @@ const PATIENCE: u64 = 86_400_000;
 pub(crate) struct Approval {
     pub(crate) id: String,
     pub(crate) run: String,
-    /// The call that it is about, by its identifier in the run. Empty in records of before it was kept.
+    /// The call that it is about, by its identifier in the run. None: a script makes it, whose calls have the same identifiers.
     #[serde(default)]
-    pub(crate) call: String,
+    pub(crate) call: Option<String>,
     /// The key whose run asks.
     pub(crate) asked_by: String,
     pub(crate) tool: String,
@@ -141,6 +141,8 @@ impl Asks {
             (&one.call, &one.tool, &one.artifact, &one.rule, &one.args_digest)
                 == (&new.call, &new.tool, &new.artifact, &new.rule, &new.args_digest)
         };
+        // Of a call that a script makes nobody knows whether it is the one that was asked about.
+        new.call.as_ref()?;
         self.earlier.iter().find(is_same).cloned()
     }
 
@@ -148,7 +150,7 @@ impl Asks {
         let approval = Approval {
             id: fresh("apr"),
             run: self.run.clone(),
-            call: question.call.to_owned(),
+            call: question.call.map(str::to_owned),
             asked_by: self.asked_by.clone(),
             tool: question.tool.to_owned(),
             artifact: question.artifact.to_owned(),

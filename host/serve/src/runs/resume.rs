@@ -210,7 +210,7 @@ async fn resume(server: &Arc<Server>, resumed: Resumed) -> Result<(), String> {
     let store = &server.tenants.store;
     if let Work::Call { tool, .. } = &begun.work {
         // Whether a call waits for its answer is known: nothing of it was done.
-        let waits = asked.iter().any(|one| one.call == record.id && one.answer.is_none());
+        let waits = asked.iter().any(|one| one.call.as_ref() == Some(&record.id) && one.answer.is_none());
         let loaded = opened.project.loaded();
         let repeats = loaded.registry().tool(tool).is_ok_and(|tool| tool.effect.can_repeat());
         if !waits && !repeats {
