@@ -1,6 +1,7 @@
 //! `harness serve` from outside: the binary, its operator at the socket, and tenants over HTTP.
 //!
 //! - `apart`: what one tenant tries on another, each with a control
+//! - `backups`: backups, and what is restored of one
 //! - `budgets`: what a tenant may use, and what happens then
 //! - `calls`: calls of tools, and requests that are repeated
 //! - `chat`: the agent as a model
@@ -30,6 +31,8 @@
 
 #[path = "serve/apart.rs"]
 mod apart;
+#[path = "serve/backups.rs"]
+mod backups;
 #[path = "serve/budgets.rs"]
 mod budgets;
 #[path = "serve/calls.rs"]
