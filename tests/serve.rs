@@ -17,6 +17,8 @@
 //! - `runs`: runs of agents, their events, and questions to people
 //! - `sessions`: sessions, further turns and replays
 //! - `site`: a server with its data folder
+//! - `doctor`: `harness serve doctor`
+//! - `unit`: the unit of systemd that packages have
 //! - `start`: start, end and the death of the process
 
 #![expect(
@@ -43,6 +45,8 @@ mod chat;
 mod client;
 #[path = "serve/described.rs"]
 mod described;
+#[path = "serve/doctor.rs"]
+mod doctor;
 #[path = "serve/files.rs"]
 mod files;
 #[path = "serve/hostile.rs"]
@@ -69,5 +73,7 @@ mod sessions;
 mod site;
 #[path = "serve/start.rs"]
 mod start;
+#[path = "serve/unit.rs"]
+mod unit;
 #[path = "mcp/web.rs"]
 mod web;
