@@ -18,6 +18,7 @@
 //! - `sessions`: sessions, further turns and replays
 //! - `site`: a server with its data folder
 //! - `doctor`: `harness serve doctor`
+//! - `kills`: a server that is killed under load
 //! - `unit`: the unit of systemd that packages have
 //! - `start`: start, end and the death of the process
 
@@ -55,6 +56,8 @@ mod hostile;
 mod journal;
 #[path = "serve/keys.rs"]
 mod keys;
+#[path = "serve/kills.rs"]
+mod kills;
 #[path = "serve/openapi.rs"]
 mod openapi;
 #[path = "serve/page.rs"]
