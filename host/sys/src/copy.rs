@@ -71,7 +71,12 @@ fn walk(
     each: &mut dyn FnMut(&[u8], Item) -> Result<()>,
 ) -> Result<()> {
     for entry in Dir::read_from(from)? {
-        let entry = entry?;
+        let entry = match entry {
+            Ok(entry) => entry,
+            // The folder itself was removed meanwhile.
+            Err(Errno::NOENT) => break,
+            Err(error) => return Err(error.into()),
+        };
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;

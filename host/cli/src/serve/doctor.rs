@@ -19,7 +19,7 @@ use crate::printer::Printer;
 
 /// Descriptors of the server beside connections: audit logs, the store, projects and commands.
 const OWN_FILES: u64 = 4_096;
-/// Mappings of an instance: two of its stack, the others of its memory and its image; and those of everything else.
+/// Mappings of an instance, of which two are there before it is used and five while it runs; and those of everything else.
 const MAPPINGS: u64 = 6;
 const OTHER_MAPPINGS: u64 = 4_096;
 /// Room on the disk below which the server takes no work, and below which the operator should hear of it.
@@ -292,7 +292,8 @@ fn owned(name: &'static str, path: &Path, most: u32) -> Finding {
     let shown = path.display();
     match sys::owner_and_mode(path) {
         Err(error) => bad(name, format!("`{shown}` cannot be read: {error}"), "see that this user may read it"),
-        Ok((owner, _)) if owner != sys::user() => {
+        // The unit of the server has a user that nobody else is.
+        Ok((owner, _)) if owner != sys::user() && sys::user() != 0 => {
             let what = format!("`{shown}` belongs to user {owner}, and this is user {}", sys::user());
             bad(name, what, "run the server and this command as the user that the folder belongs to")
         }

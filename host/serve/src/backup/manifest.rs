@@ -144,6 +144,9 @@ impl Manifest {
             }
             let at = number.saturating_add(1);
             if let Ok(tail) = serde_json::from_slice::<Tail>(&line) {
+                if u64::try_from(items.len()) != Ok(tail.entries) {
+                    return Err(format!("it has {} entries, and its end counts {}", items.len(), tail.entries));
+                }
                 if tail.digest != std::mem::take(&mut digest).finish() {
                     return Err("its digest is another".to_owned());
                 }

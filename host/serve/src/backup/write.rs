@@ -131,7 +131,7 @@ fn copy_folder(data: &Path, incoming: &Path, path: &str, list: &mut Writer, writ
         return Ok(());
     }
     copy::new_folder(&to)?;
-    copy::copy(&from, &to, |inside, item| {
+    let copied = copy::copy(&from, &to, |inside, item| {
         let whole = [path.as_bytes(), b"/", inside].concat();
         match &item {
             Item::Folder | Item::File { .. } => return Ok(()),
@@ -144,8 +144,12 @@ fn copy_folder(data: &Path, incoming: &Path, path: &str, list: &mut Writer, writ
             }
         }
         list.put(&whole, item)
-    })
-    .map_err(|error| Error::new(error.kind(), format!("`{path}`: {error}")))
+    });
+    match copied {
+        // Its tenant was removed meanwhile.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        copied => copied.map_err(|error| Error::new(error.kind(), format!("`{path}`: {error}"))),
+    }
 }
 
 /// An audit log that both have at this path, as it is at one moment.
