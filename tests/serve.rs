@@ -1,6 +1,7 @@
 //! `harness serve` from outside: the binary, its operator at the socket, and tenants over HTTP.
 //!
 //! - `apart`: what one tenant tries on another, each with a control
+//! - `backups`: backups, and what is restored of one
 //! - `budgets`: what a tenant may use, and what happens then
 //! - `calls`: calls of tools, and requests that are repeated
 //! - `chat`: the agent as a model
@@ -16,6 +17,9 @@
 //! - `runs`: runs of agents, their events, and questions to people
 //! - `sessions`: sessions, further turns and replays
 //! - `site`: a server with its data folder
+//! - `doctor`: `harness serve doctor`
+//! - `kills`: a server that is killed under load
+//! - `unit`: the unit of systemd that packages have
 //! - `start`: start, end and the death of the process
 
 #![expect(
@@ -30,6 +34,8 @@
 
 #[path = "serve/apart.rs"]
 mod apart;
+#[path = "serve/backups.rs"]
+mod backups;
 #[path = "serve/budgets.rs"]
 mod budgets;
 #[path = "serve/calls.rs"]
@@ -42,6 +48,8 @@ mod client;
 mod continued;
 #[path = "serve/described.rs"]
 mod described;
+#[path = "serve/doctor.rs"]
+mod doctor;
 #[path = "serve/files.rs"]
 mod files;
 #[path = "serve/hostile.rs"]
@@ -50,6 +58,8 @@ mod hostile;
 mod journal;
 #[path = "serve/keys.rs"]
 mod keys;
+#[path = "serve/kills.rs"]
+mod kills;
 #[path = "serve/openapi.rs"]
 mod openapi;
 #[path = "serve/page.rs"]
@@ -68,5 +78,7 @@ mod sessions;
 mod site;
 #[path = "serve/start.rs"]
 mod start;
+#[path = "serve/unit.rs"]
+mod unit;
 #[path = "mcp/web.rs"]
 mod web;

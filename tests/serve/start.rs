@@ -132,7 +132,7 @@ fn the_operator_has_commands_for_it() {
     assert_eq!(run(&["tenant", "resume", "acme"], "").0, 0);
     assert_eq!(site.result(&key, "it", json!({})), "fine");
     assert_eq!(run(&["backup", "first"], "").0, 0);
-    assert!(site.data().join("backups/first.db").is_file());
+    assert!(site.data().join("backups/first/store.db").is_file());
     let (code, _, err) = run(&["backup", "first"], "");
     assert_eq!((code, err.trim_end()), (2, "error: there is a backup of this name"));
     assert_eq!(run(&["tenant", "remove", "acme"], "").0, 0);

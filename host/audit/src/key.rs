@@ -18,7 +18,7 @@ use harness_sys::digest::hex;
 use harness_sys::own::file;
 
 /// Its file, beside the lines.
-const FILE: &str = "key";
+pub(super) const FILE: &str = "key";
 /// Bytes of it.
 const BYTES: usize = 32;
 

@@ -39,7 +39,7 @@ pub use entry::Entry;
 pub use entry::{Cut, MAX_NAME, MAX_TEXT, Room, Row, kept, kept_list};
 pub use key::Key;
 pub use log::{Backlog, Log};
-pub use verify::{Broken, Summary, last_lines, lines, verify};
+pub use verify::{Broken, Summary, copy, last_lines, lines, verify};
 pub use wait::Wait;
 pub use writer::AuditWriter;
 

@@ -2,7 +2,7 @@
 //! reader holds up a call.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -98,6 +98,35 @@ impl Snapshot {
             last.push(Part::of(number, file, length).map_err(|error| unread(number, &error))?);
         }
         Ok(Self { head, begun, last })
+    }
+
+    /// Writes what the log was at that moment into another folder, without looking into it.
+    pub(super) fn copy(mut self, folder: &Path, to: &Path) -> Result<(), Broken> {
+        let head = if self.begun { self.head.to_string() } else { String::new() };
+        let unwritten = |file: &str, error: &std::io::Error| Broken {
+            file: file.to_owned(),
+            line: None,
+            why: format!("it cannot be copied: {error}"),
+            held: false,
+        };
+        for number in 1..=self.head.file.saturating_add(1) {
+            let known = self.last.iter().position(|part| part.number == number);
+            let part = match known.map(|at| self.last.swap_remove(at)) {
+                Some(part) => part,
+                None if number >= self.head.file => break,
+                None => match opened(folder, number)? {
+                    Some(file) => Part { number, file, length: u64::MAX, rest: Vec::new() },
+                    None => break,
+                },
+            };
+            let name = name(number);
+            let mut new = sys::copy::new_file(&to.join(&name)).map_err(|error| unwritten(&name, &error))?;
+            let mut all = part.file.take(part.length).chain(&*part.rest);
+            std::io::copy(&mut all, &mut new).map_err(|error| unwritten(&name, &error))?;
+        }
+        let new = sys::copy::new_file(&to.join(HEAD));
+        let written = new.and_then(|mut new| new.write_all(head.as_bytes()));
+        written.map_err(|error| unwritten(HEAD, &error))
     }
 
     /// Reads the lines up to there. `line` gets the file, the number of the line in it and its text.

@@ -1,11 +1,16 @@
 //! Reading a record back, and finding what is not as it was written.
 
 use std::collections::VecDeque;
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use super::chain::Link;
 use super::files::{GROUP_LINES, HEAD, name};
+use super::key::FILE as KEY;
 use super::snapshot::{End, Snapshot};
+
+/// Bytes of the key's file that are copied: several times as many as it has.
+const MAX_KEY: usize = 1024;
 
 /// A record that is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +70,27 @@ pub fn verify(folder: &Path) -> Result<Summary, Broken> {
         return Err(Broken { file, line, why, held: false });
     }
     Ok(Summary { lines: link.number, files, hash: link.hash, half_a_line })
+}
+
+/// Copies a log into another folder, which must exist, as the log was at one moment: with the key of its digests, and not
+/// verified. Calls continue meanwhile. Returns whether there is a log.
+///
+/// # Errors
+///
+/// A file cannot be read or written.
+pub fn copy(folder: &Path, to: &Path) -> Result<bool, Broken> {
+    let broken =
+        |error: std::io::Error| Broken { file: KEY.to_owned(), line: None, why: error.to_string(), held: false };
+    // Before it, there are no lines.
+    let key = match harness_sys::read_secret(&folder.join(KEY), MAX_KEY) {
+        Ok(key) => key,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(broken(error)),
+    };
+    let written = harness_sys::copy::new_file(&to.join(KEY)).and_then(|mut file| file.write_all(key.as_bytes()));
+    written.map_err(broken)?;
+    Snapshot::of(folder)?.copy(folder, to)?;
+    Ok(true)
 }
 
 /// The last lines of the log in a folder, as they were at one moment, not looked into.

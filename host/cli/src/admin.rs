@@ -1,5 +1,7 @@
 //! `harness admin`: the operator's side of `harness serve`, at the socket in its data folder.
 
+mod backups;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -40,8 +42,10 @@ pub(crate) enum Admin {
     Upload(Upload),
     /// Print the audit log of the server as JSON Lines: changes by the operator, and refused keys.
     Audit(Audit),
-    /// Write a copy of the server's store to `DATA/backups/NAME.db`, while requests are served.
-    Backup(Backup),
+    /// Write a copy of everything but keys to the folder `DATA/backups/NAME`, while requests are served.
+    Backup(backups::Backup),
+    /// Make a data folder of a backup, or verify one.
+    Restore(backups::Restore),
 }
 
 #[derive(Debug, Subcommand)]
@@ -163,14 +167,6 @@ pub(crate) struct Audit {
     pub(crate) after: u64,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Backup {
-    #[command(flatten)]
-    pub(crate) at: At,
-    /// Name of the backup.
-    pub(crate) name: String,
-}
-
 pub(crate) fn run(command: &Admin, printer: Printer) -> Result<Exit, Exit> {
     match command {
         Admin::Tenant(command) => tenant(command, printer),
@@ -182,9 +178,8 @@ pub(crate) fn run(command: &Admin, printer: Printer) -> Result<Exit, Exit> {
         }
         Admin::Upload(Upload { at, id, from }) => upload(at, id, from, printer),
         Admin::Audit(Audit { at, after }) => audit(at, *after, printer),
-        Admin::Backup(Backup { at, name }) => {
-            ask(at, Method::POST, "/admin/v1/backup", &json!({"name": name}), printer)
-        }
+        Admin::Backup(command) => backups::write(command, printer),
+        Admin::Restore(command) => backups::restore(command, printer),
     }
 }
 

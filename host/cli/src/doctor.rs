@@ -21,10 +21,10 @@ use super::printer::Printer;
 use super::project;
 
 /// One thing that was checked.
-struct Finding {
-    name: &'static str,
-    good: bool,
-    what: String,
+pub(crate) struct Finding {
+    pub(crate) name: &'static str,
+    pub(crate) good: bool,
+    pub(crate) what: String,
 }
 
 pub(crate) fn run(command: &Doctor, place: &ProjectArgs, printer: &Printer) -> Exit {
@@ -101,7 +101,7 @@ fn secrets(policy: &ProjectPolicy, root: &Path) -> Vec<Finding> {
 }
 
 /// What the kernel offers to hold commands with, and the wall that stands.
-fn walls() -> Vec<Finding> {
+pub(crate) fn walls() -> Vec<Finding> {
     let offers = Offers::get();
     let (good, what) = match &offers.namespaces {
         Ok(Namespaces::Own) => (true, "a command gets its own view of files and processes".to_owned()),

@@ -1,12 +1,11 @@
 //! `harness serve`: a server for many tenants.
 
-use std::fmt::Display;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use harness_artifact::policy::machine::MachinePolicy;
 use harness_artifact::server::ServerConfig;
 use harness_dispatch::confinement::{Granted, needs_below};
@@ -24,21 +23,57 @@ use super::printer::Printer;
 use super::signals::Signals;
 use super::{init, project};
 
+mod doctor;
+
 /// Threads that answer requests, at most.
 const MAX_THREADS: usize = 16;
 /// Tenants of `--demo`.
 const DEMO: [&str; 2] = ["acme", "globex"];
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  harness serve --data ./data --demo\n  \
-                        harness serve --data /var/lib/harness --config /etc/harness/serve.yaml\n\n\
-                        The operator's interface is at `DATA/admin.sock`: `harness admin` speaks with it. \
-                        See docs/serve.md.")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  harness serve --data ./data --demo\n  \
+                  harness serve --data /var/lib/harness --config /etc/harness/serve.yaml\n  \
+                  harness serve doctor --data /var/lib/harness --config /etc/harness/serve.yaml\n\n\
+                  The operator's interface is at `DATA/admin.sock`: `harness admin` speaks with it. See docs/serve.md."
+)]
 pub(crate) struct Serve {
-    /// Keep everything in this folder. It is created, closed to other users.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
+    #[command(subcommand)]
+    pub(crate) command: Option<Other>,
 
+    /// Keep everything in this folder. It is created, closed to other users.
+    #[arg(long, value_name = "DIR", required = true)]
+    pub(crate) data: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) door: Door,
+
+    /// Show the operator a dashboard at this address, which must be of the loopback interface. Port 0 is any free one; the
+    /// URL is printed.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) operator_dashboard: Option<SocketAddr>,
+
+    /// Make two tenants with a small project each, and print a key for each of them and a link to the dashboard that signs
+    /// in once.
+    #[arg(long)]
+    pub(crate) demo: bool,
+
+    #[command(flatten)]
+    pub(crate) confine: Confine,
+}
+
+/// What else is done about a server.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Other {
+    /// Check whether this machine, the data folder and the configuration are ready for a server.
+    Doctor(doctor::Doctor),
+}
+
+/// Where a server lets tenants in, and its configuration.
+#[derive(Debug, Args)]
+pub(crate) struct Door {
     /// Let tenants connect at this address. Port 0 is any free one; the URL is printed. An address that is not of the
     /// loopback interface needs `--tls-cert` and `--tls-key`, or `--behind-proxy`.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
@@ -59,30 +94,21 @@ pub(crate) struct Serve {
     /// Serve other addresses than those of the loopback interface without TLS: a proxy in front of the server has it.
     #[arg(long, conflicts_with = "tls_cert")]
     pub(crate) behind_proxy: bool,
-
-    /// Show the operator a dashboard at this address, which must be of the loopback interface. Port 0 is any free one; the
-    /// URL is printed.
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) operator_dashboard: Option<SocketAddr>,
-
-    /// Make two tenants with a small project each, and print a key for each of them and a link to the dashboard that signs
-    /// in once.
-    #[arg(long)]
-    pub(crate) demo: bool,
-
-    #[command(flatten)]
-    pub(crate) confine: Confine,
 }
 
 pub(crate) fn run(command: &Serve, _: &ProjectArgs, printer: Printer) -> Result<Exit, Exit> {
+    if let Some(Other::Doctor(doctor)) = &command.command {
+        return Ok(doctor::run(doctor, printer));
+    }
     let usage = |why: String| {
         printer.error(&why, &[], None);
         Exit::Usage
     };
-    let (config, beside) = config(command, printer)?;
-    let data = DataFolder::open(&command.data).map_err(usage)?;
+    let folder = command.data.as_deref().ok_or_else(|| usage("`--data DIR` is missing".to_owned()))?;
+    let (config, beside) = config(&command.door, printer)?;
+    let data = DataFolder::open(folder).map_err(usage)?;
     // Before the process has other threads, and gives up making sockets.
-    let tenants = listener(command, printer)?;
+    let tenants = listener(&command.door, printer)?;
     let operator = Listener::unix(&data.admin_socket()).map_err(|error| {
         let hint = "another server may use this folder";
         printer.error(&format!("cannot listen at `{}`: {error}", data.admin_socket().display()), &[], Some(hint));
@@ -95,9 +121,9 @@ pub(crate) fn run(command: &Serve, _: &ProjectArgs, printer: Printer) -> Result<
             Exit::Usage
         })
     });
-    let is_secure = command.tls_cert.is_some() || command.behind_proxy;
+    let is_secure = command.door.tls_cert.is_some() || command.door.behind_proxy;
     let doors = Doors { tenants, operator, operator_dashboard: operator_dashboard.transpose()?, is_secure };
-    let plan = plan(&data, &config, &beside).map_err(usage)?;
+    let plan = plan(data.path(), &config, &beside).map_err(usage)?;
     project::confine(&plan, &command.confine, printer)?;
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let runtime = project::runtime_of(cores.min(MAX_THREADS), printer)?;
@@ -144,13 +170,13 @@ async fn serve(server: &std::sync::Arc<Server>, doors: Doors, command: &Serve, p
 
 /// Where tenants connect.
 fn url(listener: &Listener, command: &Serve) -> String {
-    let scheme = if command.tls_cert.is_some() { "https" } else { "http" };
+    let scheme = if command.door.tls_cert.is_some() { "https" } else { "http" };
     listener.address().map(|address| format!("{scheme}://{address}")).unwrap_or_default()
 }
 
 /// The configuration, and the folder that its paths are relative to.
-fn config(command: &Serve, printer: Printer) -> Result<(ServerConfig, PathBuf), Exit> {
-    let Some(file) = &command.config else { return Ok((ServerConfig::default(), PathBuf::new())) };
+fn config(door: &Door, printer: Printer) -> Result<(ServerConfig, PathBuf), Exit> {
+    let Some(file) = &door.config else { return Ok((ServerConfig::default(), PathBuf::new())) };
     let text = sys::read_text(file).map_err(|error| {
         printer.error(&format!("cannot read `{}`: {error}", file.display()), &[], None);
         Exit::Usage
@@ -163,30 +189,29 @@ fn config(command: &Serve, printer: Printer) -> Result<(ServerConfig, PathBuf), 
     Ok((config.ok_or(Exit::Usage)?, beside))
 }
 
-fn listener(command: &Serve, printer: Printer) -> Result<Listener, Exit> {
-    let refused = |error: &dyn Display, hint: Option<&str>| {
-        printer.error(&format!("cannot listen at `{}`: {error}", command.listen), &[], hint);
+fn listener(door: &Door, printer: Printer) -> Result<Listener, Exit> {
+    listen(door).map_err(|(why, hint)| {
+        printer.error(&why, &[], hint);
         Exit::Usage
-    };
-    let listener = match (&command.tls_cert, &command.tls_key) {
-        (Some(certificate), Some(key)) => {
-            let identity = tls(certificate, key).map_err(|why| {
-                printer.error(&why, &[], None);
-                Exit::Usage
-            })?;
-            Listener::tls(command.listen, identity)
-        }
-        _ if command.behind_proxy => Listener::behind_proxy(command.listen),
-        _ => Listener::loopback(command.listen),
+    })
+}
+
+/// Listens for tenants. The error is what failed, and what to do.
+fn listen(door: &Door) -> Result<Listener, (String, Option<&'static str>)> {
+    let listener = match (&door.tls_cert, &door.tls_key) {
+        (Some(certificate), Some(key)) => Listener::tls(door.listen, tls(certificate, key).map_err(|why| (why, None))?),
+        _ if door.behind_proxy => Listener::behind_proxy(door.listen),
+        _ => Listener::loopback(door.listen),
     };
     listener.map_err(|error| {
         let hint = "an address that others reach needs `--tls-cert FILE --tls-key FILE`, or `--behind-proxy`";
-        refused(&error, (error.kind() == std::io::ErrorKind::InvalidInput).then_some(hint))
+        let is_open = error.kind() == std::io::ErrorKind::InvalidInput;
+        (format!("cannot listen at `{}`: {error}", door.listen), is_open.then_some(hint))
     })
 }
 
 /// What the process keeps: its data folder, the host policies of classes, and commands where one of them allows any.
-fn plan(data: &DataFolder, config: &ServerConfig, beside: &Path) -> Result<Plan, String> {
+fn plan(data: &Path, config: &ServerConfig, beside: &Path) -> Result<Plan, String> {
     let mut commands: Option<CommandNeeds> = None;
     let mut policies = Vec::new();
     for file in config.classes.iter().filter_map(|(_, class)| class.policy.as_ref()) {
@@ -205,7 +230,7 @@ fn plan(data: &DataFolder, config: &ServerConfig, beside: &Path) -> Result<Plan,
         }
         policies.extend(sys::real_path(&path).ok());
     }
-    let mut needs = needs_below(&[data.path().to_owned()], Granted { commands, hosts: true });
+    let mut needs = needs_below(&[data.to_owned()], Granted { commands, hosts: true });
     needs.read.extend(policies.iter().filter_map(|path| path.parent().map(Path::to_owned)));
     Ok(Plan::of(&needs))
 }

@@ -6,6 +6,8 @@
 //! DATA/admin.key              the first key, mode 0600, where nobody was at a terminal to read it
 //! DATA/admin.sock             the socket of the admin interface, mode 0600
 //! DATA/audit/                 the audit log of the server: changes by its operator, and refused keys
+//! DATA/backups/NAME/          copies of all that, but for keys
+//! DATA/restoring              there only while a backup is restored
 //! DATA/default-policy.yaml    the host policy of classes that name none
 //! DATA/tenants/ID/project/    the tenant's project, with its audit log and its sessions
 //! DATA/tenants/ID/workspace/  the files that its tools work with
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use harness_sys::{self as sys, private, tree};
 
-use crate::seal::Sealer;
+use crate::seal::{MAX_KEY, Sealer};
 
 /// The host policy of a class that names none: files of the workspace, and nothing of the machine or the network.
 const DEFAULT_POLICY: &str = "\
@@ -27,8 +29,8 @@ sandbox:
   exec: { allow: [] }
   env: []
 ";
-/// Bytes of a sealing key in its file.
-const MAX_KEY: usize = 4096;
+/// Marks a folder that a backup is being restored to: what is there is not whole yet.
+pub(crate) const RESTORING: &str = "restoring";
 
 /// The folder, and where everything is in it.
 #[derive(Debug, Clone)]
@@ -42,6 +44,10 @@ impl DataFolder {
     /// What the system says, with the name of what it is about.
     pub fn open(folder: &Path) -> Result<Self, String> {
         let failed = |what: &Path, error: io::Error| format!("`{}` cannot be used: {error}", what.display());
+        if !sys::is_gone(&folder.join(RESTORING)) {
+            let folder = folder.display();
+            return Err(format!("the restore to `{folder}` was cut short: empty the folder, and restore it again"));
+        }
         let marker = folder.join("default-policy.yaml");
         private::write(&marker, DEFAULT_POLICY).map_err(|error| failed(&marker, error))?;
         let real = sys::real_path(folder).map_err(|error| failed(folder, error))?;
@@ -73,6 +79,11 @@ impl DataFolder {
     /// The folder itself.
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// The folder of the backups.
+    pub(crate) fn backups(&self) -> PathBuf {
+        self.0.join("backups")
     }
 
     /// The folder of the server's own audit log.

@@ -12,6 +12,7 @@
 //! - `dashboard`: pages for people
 //! - [`problem`]: its errors
 //! - `journal`: the audit log of the server itself
+//! - [`backup`]: copies of everything, what is wrong with one, and a data folder that is made of one
 //! - [`metrics`]: what is counted
 //!
 //! What a call may do is decided below: the class's host policy, the project's policy and the rules of tenant, key and call
@@ -21,6 +22,7 @@
 
 mod api;
 pub mod archive;
+pub mod backup;
 pub mod budget;
 pub mod client;
 mod dashboard;
@@ -38,4 +40,4 @@ pub mod server;
 pub mod tenant;
 pub mod tenants;
 
-pub use server::{Doors, FirstKey, Server, Settings};
+pub use server::{CONNECTIONS, Doors, FirstKey, Server, Settings};

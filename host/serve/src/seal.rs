@@ -5,6 +5,8 @@ use std::fmt;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use harness_sys as sys;
 
+/// Bytes of the file of a sealing key, at most.
+pub const MAX_KEY: usize = 4096;
 /// Bytes of a sealing key.
 pub const KEY_BYTES: usize = 32;
 

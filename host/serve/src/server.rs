@@ -12,6 +12,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio_util::sync::CancellationToken;
 
 use crate::api;
+use crate::backup;
 use crate::dashboard::{self, Sessions};
 use crate::data::DataFolder;
 use crate::journal::Journal;
@@ -25,7 +26,7 @@ use axum::Router;
 use axum::http::StatusCode;
 
 /// Connections of all tenants at one time.
-const CONNECTIONS: usize = 10_000;
+pub const CONNECTIONS: usize = 10_000;
 /// How long an end of the server waits for calls that are under way.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How often answers are removed that are kept no longer.
@@ -95,6 +96,7 @@ impl Server {
         let data = DataFolder::open(&settings.data)?;
         let sealer = data.sealer()?;
         let store = Sqlite::open(data.path()).map_err(|error| error.to_string())?;
+        backup::clear(&data).map_err(|error| format!("the folder of backups cannot be used: {error}"))?;
         let store: Arc<dyn Store> = Arc::new(store);
         let host = Host::new(HostOptions::default().instances(settings.config.instances));
         let host = host.and_then(|host| host.with_roots(&[data.tenants()])).map_err(|error| error.to_string())?;
@@ -235,21 +237,5 @@ impl Server {
             *written = Some(Instant::now());
         }
         Ok(())
-    }
-
-    /// Writes a whole copy of the store into the folder `backups`, under this name.
-    pub(crate) async fn backup(&self, name: &str) -> Result<String, Problem> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if name.is_empty() || name.len() > 100 || !name.bytes().all(is_plain) {
-            return Err(Problem::invalid("`name` is 1 to 100 letters, digits, `-` and `_`"));
-        }
-        let folder = self.data.path().join("backups");
-        harness_sys::tree::create(&folder).map_err(|_| Problem::fault())?;
-        let file = folder.join(format!("{name}.db"));
-        if harness_sys::is_there(&file) {
-            return Err(Problem::new(StatusCode::CONFLICT, "exists", "there is a backup of this name"));
-        }
-        self.tenants.store.backup(&file).await?;
-        Ok(file.display().to_string())
     }
 }

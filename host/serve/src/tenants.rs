@@ -28,9 +28,9 @@ use crate::tenant::{AsyncSecrets, Class, Key, Opened, Tenant, Unopened};
 use axum::http::StatusCode;
 
 /// Buckets of the store.
-const TENANTS: &str = "tenants";
-const KEYS: &str = "keys";
-const SECRETS: &str = "secrets";
+pub(crate) const TENANTS: &str = "tenants";
+pub(crate) const KEYS: &str = "keys";
+pub(crate) const SECRETS: &str = "secrets";
 /// The policy of a project, in its archive.
 const POLICY_FILE: &str = ".harness/harness.md";
 /// Values that are read at once.

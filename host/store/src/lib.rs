@@ -36,7 +36,7 @@ use std::path::Path;
 use std::pin::Pin;
 
 pub use memory::Memory;
-pub use sqlite::{OpenError, Sqlite, VERSION_OF_SQLITE};
+pub use sqlite::{Backup, OpenError, SCHEMA, Sqlite, VERSION_OF_SQLITE, user_of, version_of};
 
 /// The longest name of a log, bucket, key, lease, holder or timer, in bytes.
 pub const MAX_NAME_BYTES: usize = 512;

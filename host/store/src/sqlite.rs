@@ -6,6 +6,7 @@
 //!   caller learns of it.
 
 mod backup;
+mod copied;
 mod error;
 mod open;
 mod readers;
@@ -20,9 +21,10 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, oneshot};
 
+pub use self::copied::Backup;
 use self::error::Fault;
 use self::open::Database;
-pub use self::open::OpenError;
+pub use self::open::{OpenError, SCHEMA, user_of, version_of};
 use self::readers::Readers;
 use self::writer::{LITTLE, Operation, Write, Writer};
 use crate::waiters::Waiters;

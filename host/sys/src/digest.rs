@@ -32,6 +32,22 @@ pub fn digest_of_file(path: &Path) -> io::Result<String> {
     }
 }
 
+/// The digest of what comes in pieces.
+#[derive(Debug, Clone, Default)]
+pub struct Running(Sha256);
+
+impl Running {
+    /// Adds a piece.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all pieces.
+    pub fn finish(self) -> String {
+        format!("sha256:{}", hex(&self.0.finalize()))
+    }
+}
+
 /// Bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the door that the lint points to")]
 
 pub mod changes;
+pub mod copy;
 pub mod digest;
 pub mod memory;
 pub mod nowait;
@@ -127,6 +128,33 @@ pub fn read_beginning(path: &std::path::Path, most: usize) -> std::io::Result<St
 /// Whether a path leads to nothing, not even to a link. What cannot be looked at may be there.
 pub fn is_gone(path: &std::path::Path) -> bool {
     std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Whose a file or folder is, and what its mode lets whom do: `0o600`. Links are followed. Errors: what the system says.
+pub fn owner_and_mode(path: &std::path::Path) -> std::io::Result<(u32, u32)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let facts = std::fs::metadata(path)?;
+    Ok((facts.uid(), facts.mode() & 0o7777))
+}
+
+/// When a file was last changed, since 1970; zero where that is before. Errors: what the system says.
+pub fn changed_at(path: &std::path::Path) -> std::io::Result<std::time::Duration> {
+    let at = std::fs::metadata(path)?.modified()?;
+    Ok(at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default())
+}
+
+/// The bytes and the files that the disk of a path has room for, for this user. Errors: what the system says.
+pub fn room(path: &std::path::Path) -> std::io::Result<(u64, u64)> {
+    let facts = rustix::fs::statvfs(path)?;
+    // A file system that counts no files says 0 of 0.
+    let files = if facts.f_files == 0 { u64::MAX } else { facts.f_favail };
+    Ok((facts.f_bavail.saturating_mul(facts.f_frsize), files))
+}
+
+/// How many files this process may open: now, and as much as it could ask for.
+pub fn open_files() -> (u64, u64) {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX))
 }
 
 /// Whether there is a file of this name, or anything else that is not a folder: a link that leads nowhere too.

@@ -163,8 +163,8 @@ pub(super) async fn remove_own_key(State(server): State<Arc<Server>>, Path(key):
 /// Writes a whole copy of the store beside it, while requests are served.
 pub(super) async fn backup(State(server): State<Arc<Server>>, body: Body) -> Answer {
     let Backup { name } = parse(&read(body, MAX_BODY).await?)?;
-    let file = server.backup(&name).await?;
-    Ok(noted(answer(StatusCode::CREATED, &json!({"file": file})), json!({"backup": name})))
+    let written = crate::backup::write(&server, &name).await?;
+    Ok(noted(answer(StatusCode::CREATED, &written), json!({"backup": name})))
 }
 
 /// The audit log of the server, verified: what its operator changed, and keys that were refused.

@@ -20,6 +20,9 @@ const LOCK: &str = "store.lock";
 const APPLICATION: i32 = 0x4872_6e73;
 /// The steps from each version of the schema to the next one. An empty database has version 0.
 const STEPS: [&str; 1] = [include_str!("schema.sql")];
+/// The version of the schema that this program writes, and the newest that it reads.
+#[expect(clippy::cast_possible_wrap, clippy::cast_possible_truncation, reason = "there are few steps")]
+pub const SCHEMA: i32 = STEPS.len() as i32;
 /// The shortest page of a database.
 const HEADER_BYTES: u64 = 512;
 /// How long a connection waits while another program, such as the shell of SQLite, has the database locked.
@@ -135,10 +138,7 @@ impl Database {
 
     /// The connection for writes, to a database that is one of Harness, in the newest version.
     fn checked(&self, path: &Path, steps: &[&str]) -> Result<Connection, OpenError> {
-        let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
-            Some(rusqlite::ErrorCode::NotADatabase) => OpenError::Foreign { path: path.to_owned() },
-            _ => OpenError::Database { path: path.to_owned(), reason: describe(&error) },
-        };
+        let failed = |error: rusqlite::Error| unusable(path, &error);
         let mut connection = connect(path).map_err(failed)?;
         let number = |connection: &Connection, name: &str| connection.pragma_query_value(None, name, |row| row.get(0));
         let application: i32 = number(&connection, "application_id").map_err(failed)?;
@@ -185,6 +185,63 @@ impl Database {
     pub(super) fn room(&self) -> std::io::Result<u64> {
         let facts = rustix::fs::statvfs(&self.folder)?;
         Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
+    }
+}
+
+/// Returns the version of the schema of the store in a folder. Nothing is locked, created or upgraded; a server may run.
+///
+/// # Errors
+///
+/// There is no store, it is not one of Harness, a newer version of Harness wrote it, or it cannot be read.
+pub fn version_of(folder: &Path) -> Result<i32, OpenError> {
+    let cannot = |error| OpenError::File { path: folder.to_owned(), error };
+    let folder = harness_sys::real_path(folder).map_err(cannot)?;
+    let path = folder.join(DATABASE);
+    harness_sys::length(&path).map_err(|error| OpenError::File { path: path.clone(), error })?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(&path, flags).map_err(|error| unusable(&path, &error))?;
+    connection.busy_timeout(BUSY).map_err(|error| unusable(&path, &error))?;
+    schema_of(&connection, &path)
+}
+
+/// Returns the process that has the store of a folder open, if one has: its number, or `?`. Nothing is created.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn user_of(folder: &Path) -> std::io::Result<Option<String>> {
+    let lock = match harness_sys::open_file(&folder.join(LOCK)) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // For a moment only: a server that starts just then is refused.
+    match flock(&lock, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(None),
+        Err(Errno::WOULDBLOCK) => Ok(Some(holder(&lock))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The version of a database, which is one of Harness and not a newer one.
+pub(super) fn schema_of(connection: &Connection, path: &Path) -> Result<i32, OpenError> {
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let application = number("application_id").map_err(|error| unusable(path, &error))?;
+    let found = number("user_version").map_err(|error| unusable(path, &error))?;
+    if application != APPLICATION {
+        return Err(OpenError::Foreign { path: path.to_owned() });
+    }
+    if found > SCHEMA {
+        let folder = path.parent().unwrap_or(path).to_owned();
+        return Err(OpenError::Newer { folder, found, supported: SCHEMA });
+    }
+    Ok(found)
+}
+
+pub(super) fn unusable(path: &Path, error: &rusqlite::Error) -> OpenError {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase) => OpenError::Foreign { path: path.to_owned() },
+        _ => OpenError::Database { path: path.to_owned(), reason: describe(error) },
     }
 }
 
