@@ -81,8 +81,14 @@ impl<'s> Peer<'s> {
     pub(crate) fn begin(&self, method: &str, params: Json) -> BufReader<TcpStream> {
         let (body, headers) = self.request(method, params);
         let all: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        self.sent(&self.bytes(&all, &body))
+    }
+
+    fn sent(&self, request: &[u8]) -> BufReader<TcpStream> {
         let mut stream = self.site.connect();
-        stream.write_all(&self.bytes(&all, &body)).unwrap();
+        // What never ends fails, and is not waited for without end.
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(300))).unwrap();
+        stream.write_all(request).unwrap();
         BufReader::new(stream)
     }
 
@@ -107,9 +113,7 @@ impl<'s> Peer<'s> {
     pub(crate) fn begin_older(&self, session: &str, method: &str, params: &Json) -> BufReader<TcpStream> {
         let body = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params});
         let headers = [("MCP-Protocol-Version", LEGACY), ("Mcp-Session-Id", session)];
-        let mut stream = self.site.connect();
-        stream.write_all(&self.bytes(&headers, &body.to_string())).unwrap();
-        BufReader::new(stream)
+        self.sent(&self.bytes(&headers, &body.to_string()))
     }
 
     /// A request in such a session.
