@@ -89,7 +89,7 @@ static SERVED: LazyLock<Option<Mutex<Served>>> = LazyLock::new(|| {
     std::fs::create_dir_all(folder.path().join(".harness/tools")).ok()?;
     std::fs::write(folder.path().join(".harness/tools/it.md"), TOOL).ok()?;
     let project = Project::open(folder.path(), Options { audit: false, ..Options::default() }).ok()?;
-    let settings = Settings { models: Arc::new(NoModels), confirmer: Arc::new(Granted), on_fault: Box::new(|_| ()) };
+    let settings = Settings::new(Arc::new(NoModels), Arc::new(Granted));
     let endpoint = Endpoint::new(Server::new(project, settings));
     let runtime = Builder::new_current_thread().enable_all().build().ok()?;
     Some(Mutex::new(Served { runtime, endpoint, _folder: folder }))

@@ -10,6 +10,8 @@
 //! - `hostile`: uploads and requests that are made to do harm
 //! - `journal`: the audit log of the server
 //! - `keys`: keys and their roles
+//! - `mcp`: the Model Context Protocol for the keys of a tenant
+//! - `mcp_apart`: what its clients try with what is another key's
 //! - `openapi`: the description of the interface for programs
 //! - `page`: what docs/serve.md and docs/api.md show
 //! - `policy`: dry runs of a policy, and plugins
@@ -60,6 +62,10 @@ mod journal;
 mod keys;
 #[path = "serve/kills.rs"]
 mod kills;
+#[path = "serve/mcp.rs"]
+mod mcp;
+#[path = "serve/mcp_apart.rs"]
+mod mcp_apart;
 #[path = "serve/openapi.rs"]
 mod openapi;
 #[path = "serve/page.rs"]

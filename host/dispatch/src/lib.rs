@@ -152,8 +152,9 @@ impl Default for Options {
     }
 }
 
-/// A project whose tools can be called and whose hooks can be asked. Shared by as many threads and callers as there are.
-#[derive(Debug)]
+/// A project whose tools can be called and whose hooks can be asked. Shared by as many threads and callers as there are: all
+/// clones are one project.
+#[derive(Debug, Clone)]
 pub struct Project {
     inner: Arc<Inner>,
 }

@@ -169,7 +169,8 @@ impl Run {
         &self.turn
     }
 
-    pub(crate) fn layers(&self) -> &[Layer] {
+    /// The layers that narrow its calls.
+    pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 

@@ -20,6 +20,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::call::client_request;
 use crate::catalog::Catalog;
+use crate::principal::{NotAdmitted, grant};
 use crate::prompts::{self, Prompts};
 use crate::resources::{self, Ended};
 use crate::search::{self, SEARCH};
@@ -59,6 +60,8 @@ pub(crate) enum Refused {
     Failed(String),
     /// The host failed, which is for its operator.
     Host,
+    /// Nothing of it ran.
+    NotAdmitted(NotAdmitted),
 }
 
 impl From<Refused> for ErrorData {
@@ -67,6 +70,7 @@ impl From<Refused> for ErrorData {
             Refused::Denied(why) => Self::invalid_params(why, None),
             Refused::Failed(why) => Self::internal_error(why, None),
             Refused::Host => Self::internal_error("the host failed", None),
+            Refused::NotAdmitted(why) => why.into(),
         }
     }
 }
@@ -78,8 +82,10 @@ pub(crate) async fn act(
     arguments: Json,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallReport, Refused> {
-    let run = Run::new();
-    run.set_client_request(client_request(context));
+    let principal = server.principal();
+    principal.admit().await.map_err(Refused::NotAdmitted)?;
+    let run = Run::narrowed(principal.layers());
+    run.set_client_request(client_request(server, context));
     run.set_confirmer(server.settings().confirmer.clone());
     run.set_built_ins(Arc::new(Acts));
     let call = Call { id: None, name: name.to_owned(), arguments };
@@ -91,6 +97,7 @@ pub(crate) async fn act(
         }
         error => Refused::Failed(error.to_string()),
     })?;
+    principal.spend(&report);
     match &report.outcome {
         Outcome::Completed(_) if !report.is_error => Ok(report),
         Outcome::Denied { refusal, .. } => {
@@ -140,11 +147,11 @@ impl BuiltIns for Acts {
         Box::pin(async move {
             let text = |key: &str| call.arguments.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
             let outcome = match call.name {
-                READ => read(place.loaded.clone(), text("uri")).await,
+                READ => read(place, text("uri")).await,
                 SEARCH => Outcome::Completed(search::find(&Catalog::of(&place.loaded), &text("query")).to_string()),
                 PROMPT => {
                     let given = call.arguments.get("arguments").and_then(Json::as_object).cloned();
-                    get(place.loaded.clone(), text("name"), given.unwrap_or_default()).await
+                    get(place, text("name"), given.unwrap_or_default()).await
                 }
                 other => Outcome::Fault(format!("`{other}` is no act")),
             };
@@ -153,23 +160,21 @@ impl BuiltIns for Acts {
     }
 }
 
-async fn read(loaded: Arc<Loaded>, uri: String) -> Outcome<String> {
+async fn read(place: &CallContext, uri: String) -> Outcome<String> {
+    let (loaded, grant) = (place.loaded.clone(), grant(&place.loaded, place.run.layers()));
     let Some(source) = resources::find(&loaded, &uri) else {
         return *resources::denied(resources::not_offered(&loaded, &uri));
     };
-    at_the_disk(move || {
-        let grant = loaded.policy().grant_for("", None);
-        Ok(resources::shown(&uri, resources::read(&loaded, &grant, &source)?))
-    })
-    .await
+    at_the_disk(move || Ok(resources::shown(&uri, resources::read(&loaded, &grant, &source)?))).await
 }
 
-async fn get(loaded: Arc<Loaded>, name: String, given: Map<String, Json>) -> Outcome<String> {
+async fn get(place: &CallContext, name: String, given: Map<String, Json>) -> Outcome<String> {
+    let (loaded, grant) = (place.loaded.clone(), grant(&place.loaded, place.run.layers()));
     let prompts = Prompts::of(&loaded);
     let Some(of) = prompts.get(&name).cloned() else {
         return *resources::denied(Refusal::always(format!("there is no prompt {}", quoted(&name))));
     };
-    at_the_disk(move || prompts::get(&loaded, &loaded.policy().grant_for("", None), &of, &given)).await
+    at_the_disk(move || prompts::get(&loaded, &grant, &of, &given)).await
 }
 
 /// Work that waits for the disk, which may take its time.

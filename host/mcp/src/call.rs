@@ -49,6 +49,7 @@ pub(crate) async fn make(
     if server.catalog().1.target(&request.name) == Some(&Target::Search) {
         return search::call(server, request, context).await.map(Into::into);
     }
+    server.principal().admit().await?;
     let state = request.request_state.as_deref();
     let begun = match state.and_then(|state| server.seals().parked(state, &request.name)) {
         Some(number) => match go_on(server, &number, &request)? {
@@ -67,14 +68,16 @@ fn begin(
     context: &RequestContext<RoleServer>,
     slot: &Arc<Slot>,
 ) -> Result<Begun, ErrorData> {
-    let (confirmer, seals) = (server.settings().confirmer.clone(), server.seals().clone());
+    let principal = server.principal().clone();
+    let confirmer = (server.settings().confirmer.clone(), principal.may_confirm());
+    let seals = server.seals().clone();
     let early = request.input_responses.clone().unwrap_or_default();
     let (questions, opened) = Questions::of(context, early, server.parked().room());
     let asking = Arc::new(Asking::new(confirmer, seals, request, context, (slot.clone(), questions.clone()))?);
     let (loaded, catalog) = server.catalog();
     let target = catalog.target(&request.name).cloned();
     let notices = Arc::new(Notices::new(matches!(target, Some(Target::Agent(_)))));
-    let run = run(asking.clone(), context);
+    let run = run(server, asking.clone(), context);
     run.set_progress(notices.clone());
     run.set_respondent(questions.clone());
     let tool = tool_of(&loaded, target.as_ref(), &request.name);
@@ -88,13 +91,17 @@ fn begin(
             let call = Call { id: None, name, arguments: Json::Object(arguments) };
             return server.project().refuse(call, why, &run).await;
         }
-        match &to {
+        let made = match &to {
             Some(Target::Agent(agent)) => to_agent(&server, (agent, arguments), &run, loaded, reporter).await,
             Some(Target::Tool(name)) => to_tool(&server, name, arguments, &run, &loaded).await,
             Some(Target::Code(name)) => to_tool(&server, name, arguments, &run, &loaded).await,
             // A name that is not listed is called all the same, so that the audit log has it.
             Some(Target::Search) | None => to_tool(&server, &name, arguments, &run, &loaded).await,
+        };
+        if let Ok(report) = &made {
+            principal.spend(report);
         }
+        made
     });
     Ok(Begun { work, opened, questions, notices, asking, target, unable, of })
 }
@@ -275,7 +282,7 @@ async fn to_tool(
     loaded: &Loaded,
 ) -> Result<CallReport, CallError> {
     if loaded.registry().tool(name).is_ok() || name == RUN_SCRIPT {
-        harness_agent::attach(server.project(), run, server.settings().models.clone());
+        harness_agent::attach(&server.project(), run, server.models());
     }
     server.project().call(name, Json::Object(arguments), run).await
 }
@@ -299,14 +306,14 @@ async fn to_agent(
     };
     let listener: Arc<dyn Listener> =
         if reporter.are_wanted() { Arc::new(Watching::new(reporter, loaded)) } else { Arc::new(Silent) };
-    harness_agent::attach_with(server.project(), run, server.settings().models.clone(), listener);
+    harness_agent::attach_with(&server.project(), run, server.models(), listener);
     server.project().make(call, run).await
 }
 
 /// A run for one request: nothing of a client is kept between two, but the servers of the one that started this process.
-fn run(asking: Arc<Asking>, context: &RequestContext<RoleServer>) -> Arc<Run> {
-    let run = Run::new();
-    run.set_client_request(client_request(context));
+fn run(server: &Server, asking: Arc<Asking>, context: &RequestContext<RoleServer>) -> Arc<Run> {
+    let run = Run::narrowed(server.principal().layers());
+    run.set_client_request(client_request(server, context));
     run.set_confirmer(asking);
     if let Some(connection) = context.extensions.get::<Arc<Connection>>() {
         run.set_servers(connection.servers.clone());
@@ -315,7 +322,7 @@ fn run(asking: Arc<Asking>, context: &RequestContext<RoleServer>) -> Arc<Run> {
 }
 
 /// Whose request it is, for the audit log.
-pub(crate) fn client_request(context: &RequestContext<RoleServer>) -> ClientRequest {
+pub(crate) fn client_request(server: &Server, context: &RequestContext<RoleServer>) -> ClientRequest {
     // Over HTTP rmcp puts its own name there.
     let client = match exchange(context) {
         Some(exchange) => {
@@ -327,7 +334,7 @@ pub(crate) fn client_request(context: &RequestContext<RoleServer>) -> ClientRequ
     let client = client.unwrap_or_else(|| "unknown".to_owned());
     let version = context.protocol_version().map_or_else(|| "unknown".to_owned(), |version| version.to_string());
     ClientRequest {
-        client: client.get(..client.floor_char_boundary(MAX_CLIENT)).unwrap_or_default().to_owned(),
+        client: server.principal().client(client.get(..client.floor_char_boundary(MAX_CLIENT)).unwrap_or_default()),
         protocol: format!("mcp/{version}"),
         id: context.id.to_string(),
     }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use harness_dispatch::Loaded;
+use harness_policy::grant::Grant;
 use harness_policy::resource::skill_uri;
 use harness_sys::digest::digest;
 use rmcp::model::{Prompt, Resource, ResourceTemplate, SubscriptionFilter, Tool};
@@ -79,8 +80,8 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Changes {
     /// Takes note of the version that is in force now. Looks at the workspace.
-    pub(crate) fn note(&self, loaded: &Loaded) {
-        let now = Shown::of(loaded);
+    pub(crate) fn note(&self, loaded: &Loaded, grant: &Grant) {
+        let now = Shown::of(loaded, grant);
         // Of two versions, the later one is noted last.
         let mut shown = lock(&self.inner.shown);
         let before = std::mem::replace(&mut *shown, now);
@@ -108,11 +109,11 @@ impl Changes {
     }
 
     /// Subscribes to a resource until the value is dropped. None if no resource that can be read is offered under the URI.
-    pub(crate) fn subscribe(&self, loaded: &Loaded, uri: &str) -> Option<Subscription> {
+    pub(crate) fn subscribe(&self, loaded: &Loaded, grant: &Grant, uri: &str) -> Option<Subscription> {
         let source = resources::find(loaded, uri).filter(|_| is_allowed(loaded, READ))?;
         // One that is missing may come.
         if let Source::File(path, _) = &source {
-            resources::may_read(loaded, path).then_some(())?;
+            resources::may_read(loaded, grant, path).then_some(())?;
         }
         let mut subscribed = lock(&self.inner.subscribed);
         let count = subscribed.entry(uri.to_owned()).or_insert(0);
@@ -149,10 +150,10 @@ impl Changes {
 
     /// What of a request to listen is accepted. A follower of it waits for [`begin`](Self::begin): what changes while the
     /// request is acknowledged is not lost.
-    pub(crate) fn accept(&self, loaded: &Loaded, requested: &SubscriptionFilter) -> SubscriptionFilter {
+    pub(crate) fn accept(&self, loaded: &Loaded, grant: &Grant, requested: &SubscriptionFilter) -> SubscriptionFilter {
         let mut follower = self.follow();
         let uris = requested.resource_subscriptions.iter().flatten().take(MAX_SUBSCRIBED);
-        follower.subscriptions = uris.filter_map(|uri| self.subscribe(loaded, uri)).collect();
+        follower.subscriptions = uris.filter_map(|uri| self.subscribe(loaded, grant, uri)).collect();
         let accepted: Vec<String> = follower.subscriptions.iter().map(|one| one.uri.clone()).collect();
         let mut filter = requested.clone();
         filter.resource_subscriptions = Some(accepted).filter(|uris| !uris.is_empty());
@@ -197,10 +198,10 @@ impl Counts {
 }
 
 impl Shown {
-    fn of(loaded: &Loaded) -> Self {
+    fn of(loaded: &Loaded, grant: &Grant) -> Self {
         let prompts = is_allowed(loaded, PROMPT).then(|| Prompts::of(loaded).listed());
         let found = is_allowed(loaded, READ)
-            .then(|| (resources::list(loaded).unwrap_or_default(), resources::templates(loaded)));
+            .then(|| (resources::list(loaded, grant).unwrap_or_default(), resources::templates(loaded)));
         let skills = resources::skills(loaded).flat_map(|skill| {
             let files = skill.files.iter().map(|file| (skill_uri(&skill.name, &file.path), file.sha256.clone()));
             files.chain([(skill_uri(&skill.name, PROSE), digest(&skill.body))])

@@ -63,6 +63,11 @@ impl Seals {
     pub(crate) fn new() -> Self {
         let mut key = [0; 32];
         harness_sys::fill_random(&mut key);
+        Self::with_key(key)
+    }
+
+    /// Seals with this key.
+    pub(crate) fn with_key(key: [u8; 32]) -> Self {
         // Long enough by its type.
         Self { codec: RequestStateCodec::new_unchecked(key), spent: Mutex::default() }
     }
@@ -124,7 +129,7 @@ pub(crate) struct Asking {
 
 /// How the person is asked.
 enum Way {
-    /// Not at all: the client cannot.
+    /// Not at all: the client cannot, or its person may not confirm calls.
     Not,
     /// While the call waits.
     Now,
@@ -160,13 +165,13 @@ struct Open {
 }
 
 impl Asking {
-    /// For one request of a client.
+    /// For one request of a client, whose person may confirm calls or may not.
     ///
     /// # Errors
     ///
     /// That the state of the request is not one that this server has sealed for this tool, or too old.
     pub(crate) fn new(
-        given: Arc<dyn Confirmer>,
+        (given, may_confirm): (Arc<dyn Confirmer>, bool),
         seals: Arc<Seals>,
         request: &CallToolRequestParams,
         context: &RequestContext<RoleServer>,
@@ -174,9 +179,11 @@ impl Asking {
     ) -> Result<Self, ErrorData> {
         let way = if is_modern(context) {
             let answered = answered(&seals.codec, request)?;
-            if asks(context.meta.client_capabilities()) { Way::Again(answered) } else { Way::Not }
-        } else {
+            if may_confirm && asks(context.meta.client_capabilities()) { Way::Again(answered) } else { Way::Not }
+        } else if may_confirm {
             Way::Now
+        } else {
+            Way::Not
         };
         Ok(Self { given, seals, way, questions, slot, open: Mutex::default() })
     }
@@ -231,6 +238,10 @@ impl Confirmer for Asking {
                 }
             }
         })
+    }
+
+    fn without(&self, tool: &str) -> String {
+        self.given.without(tool)
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod connections;
 mod direct;
+mod endpoint;
 pub(crate) mod guard;
 mod listener;
 pub(crate) mod replies;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::header::{
     ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
@@ -35,11 +36,12 @@ use rmcp::model::{
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::tower::StreamableHttpService;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 pub use connections::{Answers, serve_connections};
-pub use guard::{Access, MIN_TOKEN, Token};
+pub use endpoint::{Bounds, Endpoint};
+pub use guard::{Access, MIN_TOKEN, Names, Token};
 pub use hyper::http::uri::Authority;
 pub use listener::{Identity, Listener};
 
@@ -47,7 +49,7 @@ use crate::elicit::Seals;
 use crate::message::{self, MAX_IN_FLIGHT, MAX_LISTENING, MAX_MESSAGE, Rejected};
 use crate::server::Server;
 use direct::Direct;
-use guard::{Names, Refused};
+use guard::Refused;
 use replies::{Exchange, Replies, Session, Stream};
 
 /// The path of requests.
@@ -64,6 +66,8 @@ const EVENTS: &[u8] = b"text/event-stream";
 const OF_PROTOCOL: [&str; 3] = ["mcp-protocol-version", "mcp-method", "mcp-name"];
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
+/// Why a body cannot be read.
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What one server gives to all of its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,9 +127,9 @@ pub(crate) struct Handler {
     access: Access,
     names: Names,
     pub(crate) limits: Limits,
-    in_flight: Arc<Semaphore>,
-    /// For requests to listen, which last.
-    listening: Arc<Semaphore>,
+    bounds: Bounds,
+    /// What it shares with others.
+    shared: Option<Bounds>,
     direct: Direct,
     seals: Arc<Seals>,
     replies: Arc<Replies>,
@@ -143,9 +147,8 @@ impl Handler {
             .with_sse_retry(None);
         let (seals, direct) = (server.seals().clone(), Direct::new(server.clone()));
         let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::default(), config);
-        let (in_flight, listening) = (Semaphore::new(MAX_IN_FLIGHT), Semaphore::new(MAX_LISTENING));
-        let (in_flight, listening, replies) = (Arc::new(in_flight), Arc::new(listening), Arc::default());
-        Self { service, access, names, limits, in_flight, listening, direct, seals, replies }
+        let bounds = Bounds::new("", MAX_IN_FLIGHT, MAX_LISTENING);
+        Self { service, access, names, limits, bounds, shared: None, direct, seals, replies: Arc::default() }
     }
 
     /// The service of connections.
@@ -156,7 +159,7 @@ impl Handler {
         })
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer<B: Body<Data = Bytes, Error: Into<BoxError>>>(&self, request: Request<B>) -> Answer {
         let (mut head, body) = request.into_parts();
         if let Err(refused) = guard::check(&head, &self.names, &self.access).and_then(|()| aimed(&head)) {
             return refuse(refused);
@@ -182,12 +185,15 @@ impl Handler {
         };
         head.extensions.insert(exchange.clone());
         let listens = matches!(kind, Kind::Listens);
-        let places = if listens { &self.listening } else { &self.in_flight };
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            let rejected = if listens { Rejected::too_many(id) } else { Rejected::busy(id) };
-            let mut answer = reject(StatusCode::SERVICE_UNAVAILABLE, rejected);
-            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            return answer;
+        let all = std::iter::once(&self.bounds).chain(&self.shared);
+        let places = match all.map(|bounds| bounds.take(listens)).collect::<Result<Vec<_>, _>>() {
+            Ok(places) => places,
+            Err(why) => {
+                let rejected = Rejected { id: Some(id), code: message::BUSY, why };
+                let mut answer = reject(StatusCode::SERVICE_UNAVAILABLE, rejected);
+                answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+                return answer;
+            }
         };
         let answer = match kind {
             Kind::Plain(call) => self.direct.answer(id, *call, head).await,
@@ -203,7 +209,7 @@ impl Handler {
         // It is answered when its last byte is.
         answer.map(|body| {
             let body = if is_stream { Stream::new(body, exchange).boxed() } else { body };
-            Held { body, _place: place }.boxed()
+            Held { body, _places: places }.boxed()
         })
     }
 
@@ -252,7 +258,7 @@ impl Handler {
         HeaderValue::from_str(&sealed).ok().filter(|_| sealed.len() <= MAX_SESSION)
     }
 
-    async fn read(&self, body: Incoming) -> Result<Bytes, Refused> {
+    async fn read<B: Body<Data = Bytes, Error: Into<BoxError>>>(&self, body: B) -> Result<Bytes, Refused> {
         let too_large = Refused { status: StatusCode::PAYLOAD_TOO_LARGE, why: TOO_LARGE };
         if body.size_hint().lower() > u64::try_from(MAX_MESSAGE).unwrap_or(u64::MAX) {
             return Err(too_large);
@@ -266,10 +272,10 @@ impl Handler {
     }
 }
 
-/// A body that keeps the place of its request.
+/// A body that keeps the places of its request.
 struct Held {
     body: BoxBody<Bytes, Infallible>,
-    _place: OwnedSemaphorePermit,
+    _places: Vec<OwnedSemaphorePermit>,
 }
 
 impl Body for Held {

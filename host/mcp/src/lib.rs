@@ -26,6 +26,7 @@
 //! - `message`: messages, and answers to those that are not handled
 //! - `mime`: media types of files
 //! - `page`: pages of listings
+//! - `principal`: whose requests a server answers
 //! - `prompting`: the methods of prompts
 //! - `prompts`: agents and skills as prompts
 //! - `reading`: the methods of resources
@@ -52,6 +53,7 @@ mod names;
 mod notices;
 mod page;
 mod parked;
+mod principal;
 mod prompting;
 mod prompts;
 mod questions;
@@ -66,4 +68,5 @@ pub use acts::ACTS;
 pub use catalog::Catalog;
 pub use message::{MAX_IN_FLIGHT, MAX_LISTENING, MAX_MESSAGE};
 pub use names::{MAX_NAME, Names};
+pub use principal::{Admission, NotAdmitted, Operator, Principal};
 pub use server::{Server, Settings};

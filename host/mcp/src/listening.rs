@@ -17,7 +17,8 @@ use crate::stdio::Outlet;
 
 /// What of a request to listen is accepted.
 pub(crate) fn accept(server: &Server, requested: &SubscriptionFilter) -> SubscriptionFilter {
-    server.changes().accept(&server.project().loaded(), requested)
+    let loaded = server.project().loaded();
+    server.changes().accept(&loaded, &server.grant(&loaded), requested)
 }
 
 /// Notifies the client of a request to listen, until that or the server ends.
@@ -114,7 +115,8 @@ impl Connection {
 ///
 /// That no such resource is offered, or that there are too many.
 pub(crate) fn subscribe(server: &Server, connection: Option<&Connection>, uri: &str) -> Result<(), ErrorData> {
-    let subscription = server.changes().subscribe(&server.project().loaded(), uri).ok_or_else(|| {
+    let loaded = server.project().loaded();
+    let subscription = server.changes().subscribe(&loaded, &server.grant(&loaded), uri).ok_or_else(|| {
         ErrorData::resource_not_found(
             "no resource that can be read is offered under this URI",
             Some(json!({"uri": uri})),

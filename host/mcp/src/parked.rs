@@ -77,6 +77,11 @@ impl Parked {
         self.calls().remove(number)
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls().is_empty()
+    }
+
     /// Ends all of them.
     pub(crate) fn clear(&self) {
         let all = std::mem::take(&mut *self.calls());

@@ -22,7 +22,8 @@ pub(crate) async fn list(
 ) -> Result<ListResourcesResult, ErrorData> {
     let loaded = server.project().loaded();
     let all = if acts::is_allowed(&loaded, READ) {
-        let found = tokio::task::spawn_blocking(move || resources::list(&loaded)).await;
+        let grant = server.grant(&loaded);
+        let found = tokio::task::spawn_blocking(move || resources::list(&loaded, &grant)).await;
         let found = found.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         found.map_err(|why| ErrorData::internal_error(why, None))?
     } else {

@@ -61,12 +61,12 @@ pub(crate) fn speaks(loaded: &Loaded, source: &str) -> bool {
     loaded.policy().grant_for(source, None).decide_service(Service::Prompt).is_ok()
 }
 
-/// All resources by their URIs. Looks at the workspace.
+/// All resources by their URIs, of files those that may be read. Looks at the workspace.
 ///
 /// # Errors
 ///
 /// Why the files of a pattern cannot be listed.
-pub(crate) fn list(loaded: &Loaded) -> Result<BTreeMap<String, Resource>, String> {
+pub(crate) fn list(loaded: &Loaded, grant: &Grant) -> Result<BTreeMap<String, Resource>, String> {
     let mut all = BTreeMap::new();
     let mut add = |resource: Resource| all.insert(resource.uri.clone(), resource);
     for skill in skills(loaded) {
@@ -79,11 +79,10 @@ pub(crate) fn list(loaded: &Loaded) -> Result<BTreeMap<String, Resource>, String
             add(typed(Resource::new(uri, name).with_size(file.bytes), mime::by_name(&file.path)));
         }
     }
-    let grant = loaded.policy().grant_for("", None);
     for rule in &loaded.policy().mcp.resources {
         match &rule.value {
             Rule::Files(pattern) => {
-                let found = match loaded.workspace().files(&grant, pattern) {
+                let found = match loaded.workspace().files(grant, pattern) {
                     // Nothing can be read, so nothing is offered.
                     Err(fs::Error::AccessDenied(_)) => Vec::new(),
                     found => {
@@ -164,9 +163,8 @@ pub(crate) fn beside(skill: &Arc<Skill>, path: &str) -> Option<Source> {
 }
 
 /// Whether a file of the workspace may be read, or is missing and might be. Looks at the workspace.
-pub(crate) fn may_read(loaded: &Loaded, path: &WorkspacePath) -> bool {
-    let grant = loaded.policy().grant_for("", None);
-    matches!(loaded.workspace().stat(&grant, &path.to_string()), Ok(_) | Err(fs::Error::NotFound(_)))
+pub(crate) fn may_read(loaded: &Loaded, grant: &Grant, path: &WorkspacePath) -> bool {
+    matches!(loaded.workspace().stat(grant, &path.to_string()), Ok(_) | Err(fs::Error::NotFound(_)))
 }
 
 /// Why nothing is offered under a URI, and what would offer it.

@@ -69,6 +69,7 @@ pub(crate) async fn call(
         Err(Refused::Denied(why)) => (format!("tool denied: {why}"), true),
         Err(Refused::Failed(why)) => (format!("tool error: {why}"), true),
         Err(Refused::Host) => ("tool error: the host failed".to_owned(), true),
+        Err(Refused::NotAdmitted(why)) => return Err(why.into()),
     };
     let content = vec![ContentBlock::text(text)];
     Ok(if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) })

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use harness_agent::Models;
 use harness_dispatch::confirm::Confirmer;
 use harness_dispatch::{FileWatch, Loaded, Project, WatchError};
+use harness_policy::grant::Grant;
 use hyper::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest,
@@ -29,6 +30,7 @@ use crate::listening::{self, Connection};
 use crate::notices::Threshold;
 use crate::page::{FRESH_MS, SCOPE, page};
 use crate::parked::Parked;
+use crate::principal::{self, Principal};
 use crate::tasks::{Slot, Tasks};
 use crate::{call, elicit, prompting, reading, tasks};
 
@@ -74,6 +76,22 @@ pub struct Settings {
     pub confirmer: Arc<dyn Confirmer>,
     /// Gets each failure of the host, which is for its operator and not for a client.
     pub on_fault: Box<dyn Fn(&str) + Send + Sync>,
+    /// Whose requests are answered.
+    pub principal: Arc<dyn Principal>,
+    /// Seals what clients send back, such as sessions and cursors. Another server with the same key opens them.
+    pub key: [u8; 32],
+    /// Tasks at one time, and those whose results are kept included.
+    pub tasks: (usize, usize),
+}
+
+impl Settings {
+    /// Those of a server for the operator of this process, with a key of its own.
+    pub fn new(models: Arc<dyn Models>, confirmer: Arc<dyn Confirmer>) -> Self {
+        let (principal, on_fault) = (Arc::new(principal::Operator), Box::new(|_: &str| ()));
+        let mut key = [0; 32];
+        harness_sys::fill_random(&mut key);
+        Self { models, confirmer, on_fault, principal, key, tasks: (tasks::MAX_RUNNING, tasks::MAX_KEPT) }
+    }
 }
 
 impl fmt::Debug for Settings {
@@ -83,7 +101,8 @@ impl fmt::Debug for Settings {
 }
 
 struct Inner {
-    project: Project,
+    /// The project, with the models that it names.
+    served: RwLock<(Project, Arc<dyn Models>)>,
     settings: Settings,
     /// The catalog of the artifacts that were in force when it was last used.
     catalog: Mutex<Option<(Arc<Loaded>, Arc<Catalog>)>>,
@@ -105,7 +124,7 @@ struct Inner {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("project", &self.inner.project).finish_non_exhaustive()
+        f.debug_struct("Server").field("settings", &self.inner.settings).finish_non_exhaustive()
     }
 }
 
@@ -113,10 +132,30 @@ impl Server {
     /// Serves a project.
     pub fn new(project: Project, settings: Settings) -> Self {
         let (catalog, closing) = (Mutex::default(), CancellationToken::new());
-        let (seals, agents, tasks) = (Arc::new(elicit::Seals::new()), Arc::default(), Arc::default());
+        let (seals, agents) = (Arc::new(elicit::Seals::with_key(settings.key)), Arc::default());
+        let tasks = Arc::new(Tasks::new(settings.tasks));
         let (changes, threshold, parked) = (Changes::default(), Threshold::default(), Parked::new());
-        let inner = Inner { project, settings, catalog, closing, seals, changes, agents, tasks, parked, threshold };
+        let served = RwLock::new((project, settings.models.clone()));
+        let inner = Inner { served, settings, catalog, closing, seals, changes, agents, tasks, parked, threshold };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Serves another opening of its project from here on. Calls that have begun keep the one that they began with.
+    pub fn replace(&self, project: Project, models: Arc<dyn Models>) {
+        *self.inner.served.write().unwrap_or_else(PoisonError::into_inner) = (project, models);
+        self.note();
+    }
+
+    /// Compares what is in force with what clients were last notified of, and notifies those that listen. Looks at the
+    /// workspace.
+    pub fn note(&self) {
+        let loaded = self.project().loaded();
+        self.inner.changes.note(&loaded, &self.grant(&loaded));
+    }
+
+    /// Whether nothing of a client is kept: no task, and no call that waits for its answers.
+    pub fn is_idle(&self) -> bool {
+        self.inner.tasks.is_empty() && self.inner.parked.is_empty()
     }
 
     /// Watches the project's files, as [`Project::watch`] does: what changes takes force by itself, and clients that want it
@@ -131,13 +170,13 @@ impl Server {
         mut on_refused: impl FnMut(Result<(), WatchError>) + Send + 'static,
     ) -> Result<FileWatch, WatchError> {
         let inner = Arc::downgrade(&self.inner);
-        let watch = self.inner.project.watch(move |result| {
+        let watch = self.project().watch(move |result| {
             if let (Ok(()), Some(inner)) = (&result, inner.upgrade()) {
-                inner.changes.note(&inner.project.loaded());
+                Self { inner }.note();
             }
             on_refused(result);
         })?;
-        self.inner.changes.note(&self.inner.project.loaded());
+        self.note();
         Ok(watch)
     }
 
@@ -157,8 +196,23 @@ impl Server {
     }
 
     /// The project that is served.
-    pub fn project(&self) -> &Project {
-        &self.inner.project
+    pub fn project(&self) -> Project {
+        self.inner.served.read().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// The models of that.
+    pub(crate) fn models(&self) -> Arc<dyn Models> {
+        self.inner.served.read().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    /// Whose requests are answered.
+    pub(crate) fn principal(&self) -> &Arc<dyn Principal> {
+        &self.inner.settings.principal
+    }
+
+    /// What its clients may do with files where no artifact acts for them.
+    pub(crate) fn grant(&self, loaded: &Loaded) -> Grant {
+        principal::grant(loaded, &self.principal().layers())
     }
 
     pub(crate) fn seals(&self) -> &Arc<elicit::Seals> {
@@ -184,7 +238,7 @@ impl Server {
 
     /// What is in force, and its catalog.
     pub(crate) fn catalog(&self) -> (Arc<Loaded>, Arc<Catalog>) {
-        let loaded = self.inner.project.loaded();
+        let loaded = self.project().loaded();
         let mut kept = self.inner.catalog.lock().unwrap_or_else(PoisonError::into_inner);
         let catalog = match &*kept {
             Some((of, catalog)) if Arc::ptr_eq(of, &loaded) => catalog.clone(),

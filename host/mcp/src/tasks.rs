@@ -34,9 +34,19 @@ const POLL_MS: u64 = 1_000;
 pub(crate) type Ended = Result<CallToolResponse, ErrorData>;
 
 /// The tasks of one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tasks {
     all: Mutex<HashMap<String, Entry>>,
+    /// Those at one time.
+    most_running: usize,
+    /// The same with those whose results are kept.
+    most_kept: usize,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self::new((MAX_RUNNING, MAX_KEPT))
+    }
 }
 
 #[derive(Debug)]
@@ -102,6 +112,16 @@ impl Entry {
 }
 
 impl Tasks {
+    /// Tasks with these bounds: those at one time, and those whose results are kept included.
+    pub(crate) fn new((most_running, most_kept): (usize, usize)) -> Self {
+        Self { all: Mutex::default(), most_running, most_kept }
+    }
+
+    /// Whether there is none, not even a result that is kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+
     fn all(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -119,7 +139,7 @@ impl Tasks {
     pub(crate) fn begin(self: &Arc<Self>) -> Option<Handle> {
         let mut all = self.all();
         let running = all.values().filter(|entry| entry.ended.is_none()).count();
-        if running >= MAX_RUNNING || all.len() >= MAX_KEPT {
+        if running >= self.most_running || all.len() >= self.most_kept {
             return None;
         }
         let mut number = [0; 16];

@@ -13,6 +13,7 @@
 //! - `reads`: tools, usage and audit log
 //! - `files`: the files of a workspace
 //! - `chat`: agents as models, in the form of OpenAI's chat completions
+//! - `mcp`: the Model Context Protocol
 //! - `openapi`: the description of the interface for programs
 //! - `health`: whether the server lives, is ready, and what it counts
 //! - `once`: requests that are repeated with the same `Idempotency-Key`
@@ -23,6 +24,7 @@ pub(crate) mod calls;
 mod chat;
 mod files;
 mod health;
+mod mcp;
 mod once;
 mod openapi;
 pub(crate) mod own;
@@ -37,6 +39,7 @@ pub(crate) use self::once::{BUCKET as ONCE, sweep};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
@@ -45,6 +48,7 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post, put};
+use harness_mcp::http::Names;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
@@ -96,8 +100,8 @@ impl Caller {
     }
 }
 
-/// The interface of tenants.
-pub(crate) fn tenants(server: &Arc<Server>) -> Router {
+/// The interface of tenants. `names` are those that clients of the Model Context Protocol reach it under.
+pub(crate) fn tenants(server: &Arc<Server>, names: Names) -> Router {
     let routes = Routes::described(server)
         .on("/v1/tools", Action::ReadTools, get(reads::tools))
         .on("/v1/tools/{name}/calls", Action::Call, post(calls::call))
@@ -126,7 +130,8 @@ pub(crate) fn tenants(server: &Arc<Server>) -> Router {
         .on("/v1/keys", Action::ManageKeys, get(own::keys).post(own::create_key))
         .on("/v1/keys/{id}", Action::ManageKeys, delete(own::remove_key))
         .on("/v1/models", Action::Run, get(chat::models))
-        .on("/v1/chat/completions", Action::Run, post(chat::complete));
+        .on("/v1/chat/completions", Action::Run, post(chat::complete))
+        .on("/mcp", Action::Call, post(mcp::message).layer(Extension(names)));
     routes
         .open("/healthz", get(health::lives))
         .open("/readyz", get(health::is_ready))

@@ -9,6 +9,7 @@
 //! - [`rate`], [`budget`]: how often, and how much
 //! - `runs`: turns of agents and asynchronous calls, which continue after the response
 //! - `api`: the HTTP interface
+//! - `mcp`: the Model Context Protocol
 //! - `dashboard`: pages for people
 //! - [`problem`]: its errors
 //! - `journal`: the audit log of the server itself
@@ -29,6 +30,7 @@ mod dashboard;
 pub mod data;
 mod journal;
 pub mod key;
+mod mcp;
 pub mod metrics;
 pub mod problem;
 pub mod rate;

@@ -140,6 +140,11 @@ impl Problem {
         }
     }
 
+    /// What went wrong, in words.
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
     /// What a program gets of it.
     pub fn as_json(&self) -> Json {
         let mut json = json!({

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::hmac;
 use harness_artifact::server::ServerConfig;
 use harness_dispatch::{Host, HostOptions};
-use harness_mcp::http::{Limits, Listener, serve_connections};
+use harness_mcp::http::{Limits, Listener, Names, serve_connections};
 use harness_store::{Sqlite, Store};
 use hyper_util::service::TowerToHyperService;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,7 @@ use crate::dashboard::{self, Sessions};
 use crate::data::DataFolder;
 use crate::journal::Journal;
 use crate::key::hex;
+use crate::mcp;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::role::Role;
@@ -61,9 +63,17 @@ pub struct Server {
     pub(crate) release: CancellationToken,
     /// Ends streams that nobody ends.
     pub(crate) ending: CancellationToken,
+    /// What the keys are derived from that seal sessions of the Model Context Protocol.
+    mcp_root: hmac::Key,
     data: DataFolder,
     began: Instant,
     written: std::sync::Mutex<Option<Instant>>,
+}
+
+fn mcp_root() -> hmac::Key {
+    let mut bytes = [0; 32];
+    harness_sys::fill_random(&mut bytes);
+    hmac::Key::new(hmac::HMAC_SHA256, &bytes)
 }
 
 /// Where a server lets clients in.
@@ -115,6 +125,7 @@ impl Server {
             boot: hex::<8>(),
             release: CancellationToken::new(),
             ending: CancellationToken::new(),
+            mcp_root: mcp_root(),
             data,
             began: Instant::now(),
             written: std::sync::Mutex::default(),
@@ -198,13 +209,27 @@ impl Server {
             })
         };
         self.runs.resume(self);
-        let router = TowerToHyperService::new(api::tenants(self).merge(dashboard::of_tenants(self, is_secure)));
+        let idle = {
+            let server = self.clone();
+            tokio::spawn(async move {
+                let mut due = tokio::time::interval(mcp::SWEEP);
+                loop {
+                    due.tick().await;
+                    let now = Instant::now();
+                    server.tenants.all().iter().for_each(|tenant| tenant.mcp.sweep(now));
+                }
+            })
+        };
+        // By TLS or through a proxy, clients come under names that this process does not know.
+        let names = if is_secure { Names::Any } else { tenants.names(Vec::new()) };
+        let router = TowerToHyperService::new(api::tenants(self, names).merge(dashboard::of_tenants(self, is_secure)));
         let served = serve_connections(tenants, limits, router, end, || self.ending.cancel()).await;
         self.release.cancel();
         let drained = tokio::time::timeout(DRAIN, self.runs.stop_every()).await;
         drop(drained);
         stop.cancel();
         sweeper.abort();
+        idle.abort();
         for door in [Some(admin), pages].into_iter().flatten() {
             if let Ok(Err(error)) = door.await {
                 return Err(error);
@@ -215,6 +240,14 @@ impl Server {
             tenant.ledger.settle().await.map_err(|error| std::io::Error::other(error.to_string()))?;
         }
         Ok(ended)
+    }
+
+    /// What seals the sessions of a key, the same as long as this process lives.
+    pub(crate) fn mcp_key(&self, id: &str) -> [u8; 32] {
+        let mut key = [0; 32];
+        let tag = hmac::sign(&self.mcp_root, id.as_bytes());
+        key.iter_mut().zip(tag.as_ref()).for_each(|(byte, of_tag)| *byte = *of_tag);
+        key
     }
 
     /// Nanoseconds since the server was started: a clock that does not go back.

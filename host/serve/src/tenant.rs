@@ -21,6 +21,7 @@ use tokio::sync::{Mutex, Semaphore};
 use crate::archive::OF_HOST;
 use crate::budget::Ledger;
 use crate::key::{KeyRecord, narrowing};
+use crate::mcp::Endpoints;
 use crate::rate::Meter;
 use crate::record::TenantRecord;
 
@@ -158,6 +159,8 @@ pub struct Tenant {
     pub runs: Arc<Semaphore>,
     /// Its project. Held while that is opened or replaced.
     opened: Mutex<Option<Arc<Opened>>>,
+    /// What its keys are served by of the Model Context Protocol.
+    pub(crate) mcp: Endpoints,
     /// Whether it was removed: what was asked before is not done after.
     is_removed: AtomicBool,
 }
@@ -185,6 +188,7 @@ impl Tenant {
             folder,
             record: RwLock::new(Arc::new(record)),
             opened: Mutex::default(),
+            mcp: Endpoints::default(),
             is_removed: AtomicBool::new(false),
         })
     }
@@ -395,6 +399,7 @@ impl Tenant {
     pub async fn remove(&self) -> std::io::Result<()> {
         let mut opened = self.opened.lock().await;
         self.is_removed.store(true, Ordering::Release);
+        self.mcp.close_all();
         *opened = None;
         tree::remove(&self.folder).map(|_| ())
     }

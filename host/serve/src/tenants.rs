@@ -268,7 +268,12 @@ impl Tenants {
             key::narrowing(&format!("tenant {id}"), rules).map_err(Problem::invalid)?;
         }
         self.store.put(TENANTS, &id, Expected::Version(version), as_bytes(&record)?).await?;
-        tenant.set_record(record).map_err(Problem::invalid)
+        let is_active = record.state == State::Active;
+        tenant.set_record(record).map_err(Problem::invalid)?;
+        if !is_active {
+            tenant.mcp.close_all();
+        }
+        Ok(())
     }
 
     /// Removes a tenant, with its keys, secrets, files and record.
@@ -353,11 +358,16 @@ impl Tenants {
     pub async fn remove_key(&self, id: &str) -> Result<(), Problem> {
         // First where requests look: a store that fails must not leave it valid.
         let removed = self.write_keys(|keys| keys.remove(id));
+        let of = removed.as_ref().and_then(|key| key.record.tenant.clone());
         let deleted = self.store.delete(KEYS, id, Expected::Anything).await;
         if let (Err(_), Some(key)) = (&deleted, removed) {
             self.write_keys(|keys| keys.insert(id.to_owned(), key));
         }
-        Ok(deleted?)
+        deleted?;
+        if let Some(tenant) = of.and_then(|tenant| self.tenant(&tenant)) {
+            tenant.mcp.close(id);
+        }
+        Ok(())
     }
 
     /// Sets a secret of a tenant. Nothing reads it back but what the tenant's policy names it for.
@@ -418,7 +428,7 @@ impl Tenants {
     /// # Errors
     ///
     /// The archive is none, or the project cannot be opened: with all that is wrong. The one before stays in force.
-    pub async fn upload(&self, tenant: &Tenant, bytes: &[u8]) -> Result<String, Problem> {
+    pub async fn upload(&self, tenant: &Arc<Tenant>, bytes: &[u8]) -> Result<String, Problem> {
         let content = crate::archive::unpack(bytes)
             .map_err(|why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "archive", why))?;
         tenant.try_out(&self.host, &content).await.map_err(|error| problem(&error))?;
@@ -429,6 +439,10 @@ impl Tenants {
         self.change(tenant, |record| record.project = Some(digest.clone())).await?;
         tenant.replace(&content, &digest).await.map_err(|error| problem(&error))?;
         self.drop_blob(before).await?;
+        if !tenant.mcp.is_empty() {
+            let opened = self.opened(tenant).await?;
+            tenant.mcp.renew(tenant, &opened).await?;
+        }
         Ok(digest)
     }
 

@@ -95,7 +95,7 @@ pub(crate) fn run(command: &Serve, place: &ProjectArgs, printer: Printer) -> Res
             None => over_stdio(&server, printer).await,
         }
     });
-    Ok(project::audited(server.project(), exit, printer))
+    Ok(project::audited(&server.project(), exit, printer))
 }
 
 /// Threads that answer requests. One client at the other end of standard input has its answers sooner from a single one:
@@ -209,7 +209,7 @@ fn server(project: Project, confirm: &Confirm, place: &ProjectArgs, printer: Pri
     let models = run::models(&project, place);
     let confirmer = Arc::new(InAdvance(confirm.clone()));
     let on_fault = Box::new(move |why: &str| printer.error(&format!("the host failed: {why}"), &[], None));
-    Server::new(project, Settings { models, confirmer, on_fault })
+    Server::new(project, Settings { on_fault, ..Settings::new(models, confirmer) })
 }
 
 /// Takes changed files in force, until the value is dropped. What is wrong with a version is printed once: until then, and

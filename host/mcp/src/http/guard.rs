@@ -56,10 +56,16 @@ impl Token {
 
 /// Names under which clients reach the server.
 #[derive(Debug, Clone)]
-pub(crate) enum Names {
+pub enum Names {
     /// Of a TCP address.
-    Of { address: SocketAddr, more: Vec<Authority> },
-    /// Of a socket in the file system: any name, as none leads there. A page in a browser cannot reach it.
+    Of {
+        /// The address that it listens at.
+        address: SocketAddr,
+        /// Further names, with a port or for any.
+        more: Vec<Authority>,
+    },
+    /// Any name: of a socket in the file system, where none leads, or of a server behind a proxy. A page in a browser is
+    /// never of this server then.
     Any,
 }
 

@@ -104,7 +104,7 @@ impl Listener {
     }
 
     /// Names under which clients reach it, with `more`.
-    pub(super) fn names(&self, more: Vec<Authority>) -> Names {
+    pub fn names(&self, more: Vec<Authority>) -> Names {
         match &self.socket {
             Listening::Tcp { address, .. } => Names::Of { address: *address, more },
             Listening::Local { .. } => Names::Any,

@@ -33,7 +33,7 @@ async fn after(sent: &str) -> String {
     let options = Options { audit: false, ..Options::default() };
     let project = Project::open(folder.path(), options).unwrap();
     let (models, confirmer) = (Arc::new(NoModels), Arc::new(Granted));
-    let server = Server::new(project, Settings { models, confirmer, on_fault: Box::new(|_| ()) });
+    let server = Server::new(project, Settings::new(models, confirmer));
     let listener = Listener::loopback("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.to_string().replace("http://", "").replace("/mcp", "");
     let soon = Duration::from_millis(50);

@@ -118,7 +118,7 @@ pub(super) async fn remove(State(server): State<Arc<Server>>, Path(id): Path<Str
 }
 
 pub(super) async fn upload(State(server): State<Arc<Server>>, Path(id): Path<String>, body: Body) -> Answer {
-    put_project(&server, &*tenant(&server, &id)?, body).await
+    put_project(&server, &tenant(&server, &id)?, body).await
 }
 
 pub(super) async fn set_secret(

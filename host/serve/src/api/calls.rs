@@ -84,14 +84,15 @@ pub(crate) fn run(caller: &Caller, opened: &Opened, within: Option<Layer>, id: &
     Ok(run)
 }
 
+/// What the audit log calls a key.
+pub(crate) fn name_of(caller: &Caller) -> String {
+    let record = &caller.key.record;
+    format!("{} ({})", record.label, record.id)
+}
+
 /// Who asked, for the audit log.
 pub(crate) fn client(caller: &Caller, id: &str) -> ClientRequest {
-    let record = &caller.key.record;
-    ClientRequest {
-        client: format!("{} ({})", record.label, record.id),
-        protocol: "http/v1".to_owned(),
-        id: id.to_owned(),
-    }
+    ClientRequest { client: name_of(caller), protocol: "http/v1".to_owned(), id: id.to_owned() }
 }
 
 /// The rules of a request that narrow it: as YAML text, or the same as JSON.

@@ -21,6 +21,8 @@ enum Content {
     Json(&'static str),
     /// The same, which may be left out.
     Perhaps(&'static str),
+    /// A message of the Model Context Protocol, or a stream of them.
+    Messages,
     /// Text or bytes of this media type.
     Of(&'static str),
     /// The same, which may be empty.
@@ -55,6 +57,8 @@ const ONCE: &[&str] = &["Idempotency-Key"];
 const CALL: &[&str] = &["Idempotency-Key", "Prefer"];
 /// Of event streams.
 const EVENTS: &[&str] = &["Last-Event-ID"];
+/// Of the Model Context Protocol.
+const MCP: &[&str] = &["MCP-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"];
 const JSON_LINES: Content = Content::Of("application/x-ndjson");
 
 macro_rules! operations {
@@ -78,7 +82,7 @@ use Action::{
     Approve, Call, ManageKeys, ReadAudit, ReadFiles, ReadPolicy, ReadRuns, ReadTools, ReadUsage, Run, WriteFiles,
     WriteProject, WriteSecrets,
 };
-use Content::{Empty, Json as J, Of, Perhaps, PerhapsOf};
+use Content::{Empty, Json as J, Messages, Of, Perhaps, PerhapsOf};
 
 #[rustfmt::skip]
 const OPERATIONS: &[Operation] = operations! {
@@ -114,6 +118,7 @@ const OPERATIONS: &[Operation] = operations! {
     delete "/v1/keys/{id}" Some(ManageKeys), "removeKey", "Remove a key", &[], &[], Empty, [200 J("RemovedKey")];
     get "/v1/models" Some(Run), "listModels", "List agents as models", &[], &[], Empty, [200 J("Models")];
     post "/v1/chat/completions" Some(Run), "completeChat", "Ask the agent in the form of chat completions", &[], ONCE, J("ChatRequest"), [200 J("Chat")];
+    post "/mcp" Some(Call), "sendMessage", "Send one message of the Model Context Protocol", &[], MCP, J("Any"), [200 Messages, 202 Empty, 400 J("Any"), 404 J("Any")];
     get "/healthz" None, "isAlive", "Whether the process answers", &[], &[], Empty, [200 J("Status")];
     get "/readyz" None, "isReady", "Whether the server takes work", &[], &[], Empty, [200 J("Status")];
     get "/openapi.json" None, "describe", "This description", &[], &[], Empty, [200 J("Any")];
@@ -216,6 +221,10 @@ fn content_of(content: Content) -> Option<Json> {
         Content::Json(name) | Content::Perhaps(name) => {
             json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{name}")}}})
         }
+        Content::Messages => json!({
+            "application/json": {"schema": {"$ref": "#/components/schemas/Any"}},
+            "text/event-stream": {},
+        }),
         // Its events are objects, whose form is their kind's.
         Content::Of(kind @ "text/event-stream") => json!({kind: {}}),
         Content::Of(kind) | Content::PerhapsOf(kind) => json!({kind: {"schema": {"type": "string"}}}),

@@ -51,7 +51,7 @@ pub(super) async fn upload(
 }
 
 /// Takes an archive in force as the project of a tenant.
-pub(super) async fn put_project(server: &Server, tenant: &Tenant, body: Body) -> Answer {
+pub(super) async fn put_project(server: &Server, tenant: &Arc<Tenant>, body: Body) -> Answer {
     let bytes = read(body, MAX_ARCHIVE).await?;
     server.accepts_work().await?;
     let digest = server.tenants.upload(tenant, &bytes).await?;
