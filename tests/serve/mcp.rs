@@ -12,8 +12,10 @@ use crate::web::{Reply, exchange, modern, request};
 
 /// A tool that computes until it is stopped, once it has said that it began.
 const ENDLESS: &str = "def run(args):\n    fs.write('began', '')\n    for i in range(1000000000):\n        for j in range(1000000000):\n            pass\n";
-/// A client that shows forms.
-const FORMS: &str = "io.modelcontextprotocol/clientCapabilities";
+/// A class whose tenants may ask again and again.
+pub(crate) const OFTEN: &str = "classes: { default: { requests: { per_minute: 1000000, burst: 1000000 } } }\n";
+/// The key of what a client can do.
+const CAN: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// A client with a key.
 pub(crate) struct Peer<'s> {
@@ -52,7 +54,7 @@ impl<'s> Peer<'s> {
         let task = params["taskId"].as_str().map(str::to_owned);
         let (mut body, mut headers) = modern(method, params);
         headers.extend(task.map(|task| ("Mcp-Name", task)));
-        body["params"]["_meta"][FORMS] = self.can.clone();
+        body["params"]["_meta"][CAN] = self.can.clone();
         (body.to_string(), headers)
     }
 
@@ -79,8 +81,14 @@ impl<'s> Peer<'s> {
     pub(crate) fn begin(&self, method: &str, params: Json) -> BufReader<TcpStream> {
         let (body, headers) = self.request(method, params);
         let all: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        self.sent(&self.bytes(&all, &body))
+    }
+
+    fn sent(&self, request: &[u8]) -> BufReader<TcpStream> {
         let mut stream = self.site.connect();
-        stream.write_all(&self.bytes(&all, &body)).unwrap();
+        // What never ends fails, and is not waited for without end.
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(300))).unwrap();
+        stream.write_all(request).unwrap();
         BufReader::new(stream)
     }
 
@@ -105,9 +113,7 @@ impl<'s> Peer<'s> {
     pub(crate) fn begin_older(&self, session: &str, method: &str, params: &Json) -> BufReader<TcpStream> {
         let body = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params});
         let headers = [("MCP-Protocol-Version", LEGACY), ("Mcp-Session-Id", session)];
-        let mut stream = self.site.connect();
-        stream.write_all(&self.bytes(&headers, &body.to_string())).unwrap();
-        BufReader::new(stream)
+        self.sent(&self.bytes(&headers, &body.to_string()))
     }
 
     /// A request in such a session.
@@ -520,7 +526,7 @@ fn the_person_at_a_client_confirms_where_the_key_may_approve() {
 
 #[test]
 fn streams_of_a_key_and_of_a_tenant_are_bounded() {
-    let site = Site::open();
+    let site = Site::with_config(OFTEN);
     let project = Project::with_script(FINE);
     let (_acme, other) = (site.tenant("acme", &project), site.tenant("other", &project));
     let asked = || json!({"notifications": {"toolsListChanged": true}});
@@ -557,4 +563,44 @@ fn streams_of_a_key_and_of_a_tenant_are_bounded() {
         }
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn requests_of_a_key_at_one_time_are_bounded() {
+    let site = Site::with_config(
+        "classes: { default: { concurrent_calls: 1, requests: { per_minute: 1000000, burst: 1000000 } } }\n",
+    );
+    let acme = site.tenant("acme", &endless());
+    let (owner, other) = (Peer::new(&site, &acme.key), Peer::new(&site, &site.key("acme", "caller")));
+    // One runs, and all others wait for it.
+    let mut calls = Vec::new();
+    let refused = loop {
+        // One that comes while all places are taken, by this request too, is refused itself.
+        calls.push(owner.begin("tools/call", json!({"name": "endless"})));
+        let reply = owner.ask_with("tools/list", json!({}), &[]);
+        if reply.status != 200 {
+            break reply;
+        }
+    };
+    assert_eq!(refused.refusal(), (503, -32000));
+    let why = "64 requests of this key are being answered: send this one again later";
+    assert_eq!(refused.json()["error"]["message"], why);
+    assert_eq!(other.ask("tools/list", json!({}))["result"]["tools"][0]["name"], "endless");
+    drop(calls);
+    while owner.ask_with("tools/list", json!({}), &[]).status != 200 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_end_of_the_server_ends_calls_and_streams() {
+    let mut site = Site::open();
+    let acme = site.tenant("acme", &endless());
+    let peer = Peer::new(&site, &acme.key);
+    let (stream, call) = (peer.listen(), peer.begin("tools/call", json!({"name": "endless"})));
+    wait_until_begun(&site, "acme");
+    site.signal(rustix::process::Signal::TERM);
+    assert!(rest(call).contains("the call was ended: the server is closing"));
+    rest(stream);
+    assert_eq!(site.end().0, Some(143));
 }

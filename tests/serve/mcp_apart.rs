@@ -4,13 +4,13 @@
 use serde_json::{Value as Json, json};
 
 use crate::client::LEGACY;
-use crate::mcp::{Peer, endless, event, wait_until_begun};
+use crate::mcp::{OFTEN, Peer, endless, event, wait_until_begun};
 use crate::project::{FINE, Project};
 use crate::site::Site;
 
 /// Two tenants with the same project, and the keys: the victim's, another of its tenant, and one of the other tenant.
 fn site(project: &Project) -> (Site, [String; 3]) {
-    let site = Site::open();
+    let site = Site::with_config(OFTEN);
     let (victim, stranger) = (site.tenant("victim", project), site.tenant("stranger", project));
     let sister = site.key("victim", "owner");
     (site, [victim.key, sister, stranger.key])

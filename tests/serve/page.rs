@@ -58,7 +58,10 @@ fn requests_are_answered_as_the_page_says() {
     assert!(examples.len() >= 6, "{}", examples.len());
     for (line, body, shown) in examples {
         let bearer = format!("Bearer {}", acme.key);
-        let reply = exchange(&mut site.connect(), &request(&line, &[("Authorization", &bearer)], &body));
+        let reply = exchange(
+            &mut site.connect(),
+            &request(&line, &[("Authorization", &bearer), ("Host", site.address())], &body),
+        );
         assert!(fits(&shown, &reply.json()), "{line}\nshown {shown}\ngiven {}", reply.json());
     }
 }

@@ -12,12 +12,11 @@ mod principal;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness_agent::Models;
 use harness_mcp::http::{Bounds, Endpoint, Names};
 use harness_mcp::{MAX_IN_FLIGHT, MAX_LISTENING};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::metered::Metered;
@@ -58,6 +57,8 @@ impl Default for Endpoints {
 #[derive(Debug, Clone)]
 struct Entry {
     endpoint: Endpoint,
+    /// Its own bounds.
+    own: Bounds,
     mcp: harness_mcp::Server,
     /// The project that it serves.
     opened: Arc<Opened>,
@@ -132,9 +133,9 @@ impl Endpoints {
         });
         let mcp = mcp.await?;
         let own = Bounds::new(" of this key", MAX_IN_FLIGHT, MAX_LISTENING);
-        let endpoint = Endpoint::new(mcp.clone(), names.clone(), own, self.bounds.clone());
+        let endpoint = Endpoint::new(mcp.clone(), names.clone(), own.clone(), self.bounds.clone());
         let (used, closed) = (Instant::now(), CancellationToken::new());
-        let new = Entry { endpoint, mcp, opened: opened.clone(), used, closed };
+        let new = Entry { endpoint, own, mcp, opened: opened.clone(), used, closed };
         let mut all = self.all();
         // Of two requests that come first, one is.
         if let Some(entry) = all.get(id) {
@@ -203,14 +204,13 @@ impl Endpoints {
     }
 
     /// Forgets those that were not used for a time, and keep nothing of a client.
-    pub(crate) fn sweep(&self) {
-        let now = Instant::now();
+    pub(crate) fn sweep(&self, now: Instant) {
         let mut idle = Vec::new();
         self.all().retain(|_, entry| {
-            if !entry.endpoint.is_idle() || !entry.mcp.is_idle() {
+            if !entry.own.is_idle() || !entry.mcp.is_idle() {
                 entry.used = now;
             }
-            let stays = now.duration_since(entry.used) < IDLE;
+            let stays = now.saturating_duration_since(entry.used) < IDLE;
             if !stays {
                 idle.push(entry.clone());
             }
@@ -239,4 +239,46 @@ fn models(tenant: &Arc<Tenant>, opened: &Opened) -> Arc<dyn Models> {
 /// Does what waits for the disk on a thread for that.
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Problem::fault())
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_artifact::server::ServerConfig;
+
+    use super::*;
+    use crate::server::Settings;
+
+    #[tokio::test]
+    async fn what_is_kept_for_a_key_is_forgotten_once_it_is_idle() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, config) = (folder.path().join("data"), ServerConfig::default());
+        let (server, _) = Server::open(Settings { data, config, beside: folder.path().to_owned() }).await.unwrap();
+        let tool = "---\nscript: |\n  def run(args):\n      return 1\n---\nA tool.\n";
+        let text = server.demo("acme", &[(".harness/tools/it.md", tool)]).await.unwrap().unwrap();
+        let (key, tenant) = server.tenants.authenticate(&text, now()).unwrap();
+        let tenant = tenant.unwrap();
+        let opened = server.tenants.opened(&tenant).await.unwrap();
+        let caller = Caller::new(key.clone(), Some(tenant.clone()));
+        let endpoint = || tenant.mcp.of(&server, &caller, &opened, &Names::Any);
+        endpoint().await.unwrap();
+        let used = tenant.mcp.all()[&key.record.id].used;
+        tenant.mcp.sweep(used + IDLE - Duration::from_millis(1));
+        assert!(!tenant.mcp.is_empty());
+        // A request that is answered keeps it, and it is idle from its end on.
+        let place = tenant.mcp.all()[&key.record.id].own.take(true).unwrap();
+        tenant.mcp.sweep(used + IDLE);
+        drop(place);
+        tenant.mcp.sweep(used + 2 * IDLE - Duration::from_millis(1));
+        assert!(!tenant.mcp.is_empty());
+        let closed = tenant.mcp.all()[&key.record.id].closed.clone();
+        tenant.mcp.sweep(used + 2 * IDLE);
+        assert!(tenant.mcp.is_empty() && closed.is_cancelled());
+        // The next request finds another one, and a key that is removed meanwhile none.
+        endpoint().await.unwrap();
+        assert!(!tenant.mcp.is_empty());
+        server.tenants.remove_key(&key.record.id).await.unwrap();
+        assert!(endpoint().await.is_err() && tenant.mcp.is_empty());
+        assert_eq!(server.mcp_key("a"), server.mcp_key("a"));
+        assert_ne!(server.mcp_key("a"), server.mcp_key("b"));
+    }
 }

@@ -209,7 +209,8 @@ impl Server {
                 let mut due = tokio::time::interval(mcp::SWEEP);
                 loop {
                     due.tick().await;
-                    server.tenants.all().iter().for_each(|tenant| tenant.mcp.sweep());
+                    let now = Instant::now();
+                    server.tenants.all().iter().for_each(|tenant| tenant.mcp.sweep(now));
                 }
             })
         };

@@ -38,11 +38,6 @@ impl Endpoint {
     ) -> Response<BoxBody<Bytes, Infallible>> {
         self.0.answer(request).await
     }
-
-    /// Whether no request is being answered.
-    pub fn is_idle(&self) -> bool {
-        self.0.bounds.is_idle()
-    }
 }
 
 /// How many requests are answered at one time. All clones are one.
@@ -73,8 +68,12 @@ impl Bounds {
         Self { of, in_flight: Bound::new(in_flight), listening: Bound::new(listening) }
     }
 
-    /// A place for a request, until it is dropped; without one the reason.
-    pub(super) fn take(&self, listens: bool) -> Result<OwnedSemaphorePermit, String> {
+    /// A place for a request, until it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The bound, and whose it is.
+    pub fn take(&self, listens: bool) -> Result<OwnedSemaphorePermit, String> {
         let bound = if listens { &self.listening } else { &self.in_flight };
         bound.free.clone().try_acquire_owned().map_err(|_| {
             let (most, of) = (bound.most, self.of);
@@ -86,7 +85,8 @@ impl Bounds {
         })
     }
 
-    fn is_idle(&self) -> bool {
+    /// Whether no request is being answered, and none listens.
+    pub fn is_idle(&self) -> bool {
         [&self.in_flight, &self.listening].iter().all(|bound| bound.free.available_permits() == bound.most)
     }
 }
