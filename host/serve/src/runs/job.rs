@@ -92,6 +92,8 @@ impl Job {
             () = stop.cancelled() => json!({"outcome": "stopped"}),
             result = self.work(work, &sender) => result,
         };
+        // It asks nothing any more: nobody answers after its end is seen.
+        self.server.runs.resuming().remove(&self.record.id);
         let end = end_of(&result);
         drop(sender);
         let writer = written.await;
@@ -121,7 +123,6 @@ impl Job {
     /// Nothing of it is under way any more.
     fn over(&self, room: OwnedSemaphorePermit, ended: &CancellationToken) {
         self.server.runs.live().remove(&self.record.id);
-        self.server.runs.resuming().remove(&self.record.id);
         drop(room);
         ended.cancel();
     }
