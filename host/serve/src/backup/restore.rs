@@ -84,9 +84,9 @@ fn files(backup: &Path, data: &Path, manifest: &Manifest) -> std::io::Result<()>
             copy::copy(&from, &data.join(folder), |_, _| Ok(()))?;
         }
     }
-    let links = manifest.items.iter().filter_map(|(path, item)| match item {
+    let mut links = manifest.items.iter().filter_map(|(path, item)| match item {
         Item::Link(target) => Some((path, target)),
         _ => None,
     });
-    links.into_iter().try_for_each(|(path, target)| copy::link(data, path, target))
+    links.try_for_each(|(path, target)| copy::link(data, path, target))
 }
