@@ -1,5 +1,6 @@
 //! Runs that the death of the process interrupts: what the next one continues, what it repeats, and what it does not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -276,4 +277,48 @@ fn a_script_that_waits_for_an_answer_is_not_run_again() {
     let late = site.ask(&approver, &line, &json!({"answer": "yes", "args_digest": asked[0]["args_digest"]}));
     assert_eq!(late.status, 409, "{late:?}");
     assert_eq!(questions(&site), Vec::<Json>::new());
+}
+
+/// What a run has done after its backup is unknown to whoever restores it.
+#[test]
+fn a_run_of_a_backup_is_not_continued() {
+    let mut site = Site::open();
+    let acme = site.tenant("acme", &acting("effect: idempotent\n"));
+    let run = under_way(&site, &acme);
+    let (code, out, err) = site.harness(&["admin", "backup", "b", "--data", "data"], "");
+    assert_eq!(code, 0, "{out}{err}");
+    site.kill();
+    let new = Arc::new(tempfile::tempdir().unwrap());
+    std::fs::write(new.path().join("serve.yaml"), "").unwrap();
+    let data = new.path().join("data");
+    let words = ["admin", "restore", "data/backups/b", "--sealing-key", "data/sealing.key", "--data"];
+    let (code, out, err) = site.harness(&[&words[..], &[data.to_str().unwrap()]].concat(), "");
+    assert_eq!(code, 0, "{out}{err}");
+    std::fs::copy(site.data().join("admin.key"), data.join("admin.key")).unwrap();
+    let mut restored = Site::start(new, &[]);
+    let record = restored.ended(&acme.key, &run);
+    let why = "the server ended while the run was under way, and it is not continued: it is of a backup, and what it did after \
+               that is unknown";
+    assert_eq!((&record["state"], &record["result"]["error"]["message"]), (&json!("interrupted"), &json!(why)));
+    assert_eq!(marks(&restored), "first\nslow\n");
+    // Its own runs are continued.
+    let run = restored.ask_with(
+        &acme.key,
+        "POST /v1/tools/acts/calls",
+        &[("Prefer", "respond-async")],
+        &json!({"arguments": {"name": "slow"}}),
+    );
+    let run = run.json()["id"].as_str().unwrap().to_owned();
+    until(&restored, "first\nslow\nslow\n");
+    restored.kill();
+    std::fs::write(workspace(&restored).join("go"), "").unwrap();
+    let restored = restored.again();
+    assert_eq!(restored.ended(&acme.key, &run)["state"], "completed");
+    // The server that was backed up has lost nothing.
+    std::fs::write(workspace(&site).join("go"), "").unwrap();
+    let site = site.again();
+    assert_eq!(
+        site.ended(&acme.key, site.get(&acme.key, "/v1/runs").json()["runs"][1]["id"].as_str().unwrap())["state"],
+        "completed"
+    );
 }

@@ -8,6 +8,7 @@
 //! DATA/audit/                 the audit log of the server: changes by its operator, and refused keys
 //! DATA/backups/NAME/          copies of all that, but for keys
 //! DATA/restoring              there only while a backup is restored
+//! DATA/restored               there from then to the first start
 //! DATA/default-policy.yaml    the host policy of classes that name none
 //! DATA/tenants/ID/project/    the tenant's project, with its audit log and its sessions
 //! DATA/tenants/ID/workspace/  the files that its tools work with
@@ -31,6 +32,9 @@ sandbox:
 ";
 /// Marks a folder that a backup is being restored to: what is there is not whole yet.
 pub(crate) const RESTORING: &str = "restoring";
+/// Marks a folder that was restored, until its first start: runs of the backup are not continued, because the server that it is
+/// of has done more of them since.
+pub(crate) const RESTORED: &str = "restored";
 
 /// The folder, and where everything is in it.
 #[derive(Debug, Clone)]

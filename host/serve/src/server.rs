@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api;
 use crate::backup;
 use crate::dashboard::{self, Sessions};
-use crate::data::DataFolder;
+use crate::data::{DataFolder, RESTORED};
 use crate::journal::Journal;
 use crate::key::hex;
 use crate::mcp;
@@ -130,7 +130,13 @@ impl Server {
             began: Instant::now(),
             written: std::sync::Mutex::default(),
         };
-        server.runs.recover(&server.tenants.store).await.map_err(|error| error.to_string())?;
+        let restored = server.data.path().join(RESTORED);
+        let is_restored = harness_sys::is_there(&restored);
+        server.runs.recover(&server.tenants.store, is_restored).await.map_err(|error| error.to_string())?;
+        if is_restored {
+            let failed = |error| format!("`{}`: {error}", restored.display());
+            harness_sys::private::remove(&restored).map_err(failed)?;
+        }
         let first = match server.tenants.has_operator() {
             true => None,
             false => {

@@ -8,7 +8,7 @@ use harness_sys::{self as sys, private};
 use super::manifest::Manifest;
 use super::verify::{Report, differences, verify};
 use super::{AUDIT, STORE, TENANTS};
-use crate::data::RESTORING;
+use crate::data::{RESTORED, RESTORING};
 use crate::seal::Sealer;
 
 /// Why nothing was restored.
@@ -68,6 +68,8 @@ pub fn restore(backup: &Path, data: &Path, key: Option<&str>) -> Result<Report, 
     if let Some(first) = wrong.first() {
         return Err(failed(data, first));
     }
+    let restored = data.join(RESTORED);
+    private::write(&restored, "").map_err(|error| failed(&restored, &error))?;
     private::remove(&marker).map_err(|error| failed(&marker, &error))?;
     copy::durable(data).map_err(|error| failed(data, &error))?;
     Ok(report)

@@ -109,12 +109,13 @@ pub(super) fn outcome_of(turned: &Turned) -> Json {
 }
 
 impl Runs {
-    /// Finds what was under way when the process ended. What cannot be continued is ended in the store.
+    /// Finds what was under way when the process ended. What cannot be continued is ended in the store: everything, if the store
+    /// was restored, since nobody knows what the runs have done after the backup.
     ///
     /// # Errors
     ///
     /// What the store says.
-    pub(crate) async fn recover(&self, store: &Arc<dyn Store>) -> Result<usize, StoreError> {
+    pub(crate) async fn recover(&self, store: &Arc<dyn Store>, is_restored: bool) -> Result<usize, StoreError> {
         let (mut count, mut after) = (0, None::<String>);
         // Before anybody can answer: what is answered from here on, is answered in time.
         let mut asked = Asked::default();
@@ -124,6 +125,10 @@ impl Runs {
             after = Some(last.clone());
             for (key, open) in &page {
                 count += 1;
+                if is_restored {
+                    interrupt(store, key, "it is of a backup, and what it did after that is unknown").await?;
+                    continue;
+                }
                 match resumed(store, key, open, &mut asked).await? {
                     Ok(resumed) => {
                         self.resuming().insert(resumed.record.id.clone());
