@@ -82,6 +82,12 @@ impl Snapshot {
         }
     }
 
+    /// The file of this number, as it was at that moment.
+    fn take(&mut self, number: u32) -> Option<Part> {
+        let known = self.last.iter().position(|part| part.number == number);
+        known.map(|at| self.last.swap_remove(at))
+    }
+
     fn now(folder: &Path) -> Result<Self, Broken> {
         let text = match sys::read_text(&folder.join(HEAD)) {
             Ok(text) => text,
@@ -110,8 +116,7 @@ impl Snapshot {
             held: false,
         };
         for number in 1..=self.head.file.saturating_add(1) {
-            let known = self.last.iter().position(|part| part.number == number);
-            let part = match known.map(|at| self.last.swap_remove(at)) {
+            let part = match self.take(number) {
                 Some(part) => part,
                 None if number >= self.head.file => break,
                 None => match opened(folder, number)? {
@@ -138,8 +143,7 @@ impl Snapshot {
         let mut half = None;
         let mut files = 0;
         for number in 1..=self.head.file.saturating_add(1) {
-            let known = self.last.iter().position(|part| part.number == number);
-            let part = match known.map(|at| self.last.swap_remove(at)) {
+            let part = match self.take(number) {
                 Some(part) => part,
                 None if number >= self.head.file => break,
                 // It has been full for long.
