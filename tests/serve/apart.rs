@@ -1,6 +1,6 @@
 //! What one tenant tries on another. Each request is made by a stranger, and by its owner as the control.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::{Value as Json, json};
 
@@ -59,15 +59,22 @@ fn two() -> Two {
     }
 }
 
-/// One site for all cases: what a case tries must change nothing, which the last one sees.
-fn shared() -> &'static Two {
-    static TWO: OnceLock<Two> = OnceLock::new();
-    TWO.get_or_init(two)
+/// One site for the cases that run at the same time: what a case tries must change nothing, which the others see. It ends with
+/// the last of them.
+fn shared() -> Arc<Two> {
+    static TWO: Mutex<Weak<Two>> = Mutex::new(Weak::new());
+    let mut shared = TWO.lock().unwrap();
+    shared.upgrade().unwrap_or_else(|| {
+        let new = Arc::new(two());
+        *shared = Arc::downgrade(&new);
+        new
+    })
 }
 
 #[test]
 fn nothing_of_another_tenant_can_be_named() {
-    let Two { site, victim, stranger, run, approval, digest, key, .. } = shared();
+    let two = shared();
+    let Two { site, victim, stranger, run, approval, digest, key, .. } = &*two;
     let answer = json!({"answer": "yes", "args_digest": digest});
     let spellings = |id: &str| {
         let (first, rest) = id.split_at(1);
@@ -135,7 +142,8 @@ fn nothing_of_another_tenant_can_be_named() {
 
 #[test]
 fn no_list_and_no_error_has_a_word_of_another_tenant() {
-    let Two { site, victim, stranger, run, session, approval, .. } = shared();
+    let two = shared();
+    let Two { site, victim, stranger, run, session, approval, .. } = &*two;
     let lines = [
         ("GET /v1/tools", Json::Null),
         ("GET /v1/runs", Json::Null),
@@ -176,7 +184,8 @@ fn no_list_and_no_error_has_a_word_of_another_tenant() {
 
 #[test]
 fn the_same_idempotency_key_is_another_one_of_another_tenant() {
-    let Two { site, victim, stranger, .. } = shared();
+    let two = shared();
+    let Two { site, victim, stranger, .. } = &*two;
     let once = [("Idempotency-Key", "the-same")];
     let call = |key: &str, tool: &str| site.ask_with(key, &format!("POST /v1/tools/{tool}/calls"), &once, &json!({}));
     let first = call(&victim.key, "it");
@@ -227,7 +236,8 @@ fn a_tenant_that_is_removed_leaves_nothing_to_one_of_the_same_name() {
 
 #[test]
 fn nothing_of_another_tenants_sessions_can_be_named() {
-    let Two { site, victim, stranger, session, .. } = shared();
+    let two = shared();
+    let Two { site, victim, stranger, session, .. } = &*two;
     let spellings = [
         session.clone(),
         format!("victim%2F{session}"),
@@ -272,7 +282,8 @@ fn nothing_of_another_tenants_sessions_can_be_named() {
 
 #[test]
 fn an_idempotency_key_of_another_tenant_answers_nothing() {
-    let Two { site, victim, stranger, session, .. } = shared();
+    let two = shared();
+    let Two { site, victim, stranger, session, .. } = &*two;
     let line = format!("POST /v1/sessions/{session}/replay");
     let key = [("Idempotency-Key", "shared-key")];
     let first = site.ask_with(&victim.key, &line, &key, &Json::Null);
@@ -288,7 +299,8 @@ fn an_idempotency_key_of_another_tenant_answers_nothing() {
 
 #[test]
 fn what_is_asked_of_the_own_project_shows_nothing_of_another() {
-    let Two { site, victim, stranger, .. } = shared();
+    let two = shared();
+    let Two { site, victim, stranger, .. } = &*two;
     let policy = |key: &str, body: &Json| site.ask(key, "POST /v1/policy", body);
     let body = json!({"layer": {"fs": {"read": []}}});
     assert!(policy(&victim.key, &body).body.contains("mark_tool"));
