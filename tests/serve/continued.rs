@@ -29,6 +29,11 @@ fn workspace(site: &Site) -> std::path::PathBuf {
     site.data().join("tenants/acme/workspace")
 }
 
+/// Lets a slow call end.
+fn allow(site: &Site) {
+    std::fs::write(workspace(site).join("go"), "").unwrap();
+}
+
 fn marks(site: &Site) -> String {
     std::fs::read_to_string(workspace(site).join("marks")).unwrap_or_default()
 }
@@ -71,7 +76,7 @@ fn a_turn_is_continued_where_the_process_ended() {
         let acme = site.tenant("acme", &acting(front));
         let run = under_way(&site, &acme);
         site.kill();
-        std::fs::write(workspace(&site).join("go"), "").unwrap();
+        allow(&site);
         let site = site.again();
         let record = site.ended(&acme.key, &run);
         assert_eq!((&record["state"], &record["result"]["answer"]), (&json!("completed"), &json!("ready")), "{record}");
@@ -113,6 +118,7 @@ fn a_turn_is_continued_twice_and_then_given_up() {
         until(&site, &format!("first\n{}", "slow\n".repeat(attempt)));
     }
     site.kill();
+    allow(&site);
     let site = site.again();
     let record = site.ended(&acme.key, &run);
     let why =
@@ -128,7 +134,7 @@ fn an_end_in_order_lets_turns_go_for_the_next_process() {
     let run = under_way(&site, &acme);
     site.signal(Signal::TERM);
     assert_eq!(site.end().0, Some(143));
-    std::fs::write(workspace(&site).join("go"), "").unwrap();
+    allow(&site);
     let site = site.again();
     let record = site.ended(&acme.key, &run);
     assert_eq!((&record["state"], &record["result"]["answer"]), (&json!("completed"), &json!("ready")), "{record}");
@@ -150,7 +156,7 @@ fn a_call_is_made_again_only_if_its_tool_says_so() {
         let run = run["id"].as_str().unwrap();
         until(&site, "slow\n");
         site.kill();
-        std::fs::write(workspace(&site).join("go"), "").unwrap();
+        allow(&site);
         let site = site.again();
         let record = site.ended(&acme.key, run);
         assert_eq!((&record["state"], marks(&site)), (&json!(state), left.to_owned()), "{front}: {record}");
@@ -201,7 +207,7 @@ fn a_question_waits_across_the_death_of_the_process() {
         let next: Vec<&Json> = next.iter().filter(|one| !before.contains(one)).collect();
         for one in next {
             if one["arguments"]["name"] == "slow" {
-                std::fs::write(workspace(&site).join("go"), "").unwrap();
+                allow(&site);
             }
             answered += usize::from(answer(&site, one, "yes").status == 200);
         }
@@ -222,12 +228,15 @@ fn what_changed_meanwhile_continues_nothing() {
     let other = acting("effect: none\n").tool("more", "", "def run(args):\n    return 1\n");
     assert_eq!(site.upload(&acme.key, &crate::site::archive(&other)).status, 200);
     site.kill();
+    // What is continued all the same comes to an end.
+    allow(&site);
     let mut site = site.again();
     let why =
         |why: &str| json!(format!("the server ended while the run was under way, and it is not continued: {why}"));
     let record = site.ended(&acme.key, &run);
     assert_eq!(record["state"], "interrupted");
     assert_eq!(record["result"]["error"]["message"], why("the project was changed since the run began"));
+    std::fs::remove_file(workspace(&site).join("go")).unwrap();
     // A key that is not valid any more.
     let key = site.ask(&acme.key, "POST /v1/keys", &json!({"role": "developer", "label": "short"})).json();
     let text = key["key"].as_str().unwrap_or_default().to_owned();
@@ -238,6 +247,7 @@ fn what_changed_meanwhile_continues_nothing() {
     let gone = site.ask(&acme.key, &format!("DELETE /v1/keys/{}", key["id"].as_str().unwrap()), &Json::Null);
     assert!(gone.status < 300, "{gone:?}");
     site.kill();
+    allow(&site);
     site = site.again();
     let record = site.ended(&acme.key, &run);
     assert_eq!(record["result"]["error"]["message"], why("its key is not valid any more"));
@@ -295,8 +305,11 @@ fn a_run_of_a_backup_is_not_continued() {
     let (code, out, err) = site.harness(&[&words[..], &[data.to_str().unwrap()]].concat(), "");
     assert_eq!(code, 0, "{out}{err}");
     std::fs::copy(site.data().join("admin.key"), data.join("admin.key")).unwrap();
+    let go = data.join("tenants/acme/workspace/go");
+    std::fs::write(&go, "").unwrap();
     let mut restored = Site::start(new, &[]);
     let record = restored.ended(&acme.key, &run);
+    std::fs::remove_file(go).unwrap();
     let why = "the server ended while the run was under way, and it is not continued: it is of a backup, and what it did after \
                that is unknown";
     assert_eq!((&record["state"], &record["result"]["error"]["message"]), (&json!("interrupted"), &json!(why)));
@@ -311,11 +324,11 @@ fn a_run_of_a_backup_is_not_continued() {
     let run = run.json()["id"].as_str().unwrap().to_owned();
     until(&restored, "first\nslow\nslow\n");
     restored.kill();
-    std::fs::write(workspace(&restored).join("go"), "").unwrap();
+    allow(&restored);
     let restored = restored.again();
     assert_eq!(restored.ended(&acme.key, &run)["state"], "completed");
     // The server that was backed up has lost nothing.
-    std::fs::write(workspace(&site).join("go"), "").unwrap();
+    allow(&site);
     let site = site.again();
     assert_eq!(
         site.ended(&acme.key, site.get(&acme.key, "/v1/runs").json()["runs"][1]["id"].as_str().unwrap())["state"],
