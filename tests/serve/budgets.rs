@@ -36,6 +36,33 @@ fn a_budget_of_calls_ends_exactly_and_is_another_tenants_no_concern() {
     assert!(used(&site, &other.key).as_u64().unwrap() >= 1);
 }
 
+/// Who never waits for an answer pays for the call all the same.
+#[test]
+fn calls_that_nobody_waits_for_are_counted() {
+    let site = site("budgets: { calls_per_day: 2 }");
+    let endless = "def run(args):\n    fs.write('began', 'x')\n    for _ in range(1 << 30):\n        pass\n";
+    let project = Project::new().tool("endless", "timeout_ms: 600000\n", endless).tool("it", "", FINE);
+    let acme = site.tenant("acme", &project);
+    let began = site.data().join("tenants/acme/workspace/began");
+    let used = || site.get(&acme.key, "/v1/usage").json()["budgets"][0]["used"].as_u64().unwrap();
+    let until = |is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            std::thread::yield_now();
+        }
+    };
+    let stream = site.stream(&acme.key, "POST /v1/tools/endless/calls", "", "{}");
+    until(&|| began.exists());
+    drop(stream);
+    until(&|| used() == 1);
+    std::fs::remove_file(&began).unwrap();
+    let run = site.ask_with(&acme.key, "POST /v1/tools/endless/calls", &[("Prefer", "respond-async")], &json!({}));
+    let run = run.json()["id"].as_str().unwrap().to_owned();
+    until(&|| began.exists());
+    assert_eq!(site.ask(&acme.key, &format!("DELETE /v1/runs/{run}"), &Json::Null).json()["state"], "stopped");
+    assert_eq!(used(), 2);
+    assert_eq!(problem(&site.call(&acme.key, "it", json!({}))), (429, "budget_exceeded".to_owned()));
+}
+
 #[test]
 fn a_budget_of_fuel_lets_no_call_in_after_it_is_used_up() {
     let site = site("budgets: { fuel_per_day: 3000000 }");

@@ -21,7 +21,7 @@ use crate::key::hex;
 use crate::problem::Problem;
 use crate::runs::{NobodyWaits, Work, wants_async};
 use crate::server::Server;
-use crate::tenant::Opened;
+use crate::tenant::{Opened, Tenant};
 use crate::tenants::now;
 
 /// The body of a call.
@@ -68,11 +68,35 @@ async fn make(
     let run = run(caller, &opened, layer, &id)?;
     run.set_confirmer(Arc::new(NobodyWaits));
     let call = Call { id: Some(id), name, arguments: Json::Object(arguments) };
+    let abandoned = Abandoned::unless(tenant);
     let made = opened.project.make(call, &run).await;
+    abandoned.not();
     run.end_servers().await;
     let report = made.map_err(|error| Problem::of_call(&error))?;
     spend(server, caller, &report)?;
     respond(&opened, &report)
+}
+
+/// A call that is dropped before its end, because its client is gone or its run is stopped. It counts as a call; what it used is not known.
+pub(crate) struct Abandoned(Option<Arc<Tenant>>);
+
+impl Abandoned {
+    /// Until it is said that it was not.
+    pub(crate) fn unless(tenant: &Arc<Tenant>) -> Self {
+        Self(Some(tenant.clone()))
+    }
+
+    pub(crate) fn not(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        if let Some(tenant) = &self.0 {
+            tenant.ledger.spend(now(), Resource::Calls, 1);
+        }
+    }
 }
 
 /// A run for the calls of a key: what narrows them, and what the record says of who asked.

@@ -156,7 +156,11 @@ impl Job {
         };
         run.set_confirmer(self.confirmer(events));
         let call = Call { id: Some(self.record.id.clone()), name: tool, arguments };
+        let abandoned = self.caller.tenant().ok().map(calls::Abandoned::unless);
         let made = self.opened.project.make(call, &run).await;
+        if let Some(abandoned) = abandoned {
+            abandoned.not();
+        }
         run.end_servers().await;
         match made {
             Ok(report) => {
