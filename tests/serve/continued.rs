@@ -335,3 +335,27 @@ fn a_run_of_a_backup_is_not_continued() {
         "completed"
     );
 }
+
+/// Without its record nobody knows what a turn has done.
+#[test]
+fn a_turn_without_its_session_is_not_begun_anew() {
+    for spoiled in [None, Some("not a session\n")] {
+        let mut site = Site::open();
+        let acme = site.tenant("acme", &acting("effect: none\n"));
+        let run = under_way(&site, &acme);
+        site.kill();
+        for file in std::fs::read_dir(site.data().join("tenants/acme/project/.harness/sessions")).unwrap() {
+            let file = file.unwrap().path();
+            match spoiled {
+                None => std::fs::remove_file(file).unwrap(),
+                Some(text) => std::fs::write(file, text).unwrap(),
+            }
+        }
+        allow(&site);
+        let site = site.again();
+        let record = site.ended(&acme.key, &run);
+        let why = "the server ended while the run was under way, and it is not continued: its session cannot be read";
+        assert_eq!((&record["state"], &record["result"]["error"]["message"]), (&json!("interrupted"), &json!(why)));
+        assert_eq!(marks(&site), "first\nslow\n");
+    }
+}

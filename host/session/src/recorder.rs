@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use super::convert::{self, micros};
 use super::record::{Forgot, Header, Line, Question, ROOT, Said, ScriptRan, Switched, What};
 use super::writer::Writer;
@@ -28,6 +30,8 @@ pub struct Recorder {
     /// What makes the digests that the hooks of its run see.
     digest_key: Option<DigestKey>,
     state: Mutex<State>,
+    /// Notified when a line could not be written.
+    lost: Notify,
 }
 
 /// Where lines go.
@@ -65,7 +69,7 @@ impl Recorder {
     fn new(sink: Sink, header: Option<Box<Header>>, secrets: Arc<Vault>, listener: Arc<dyn Listener>) -> Self {
         let digest_key = header.as_ref().and_then(|header| header.digest_key.as_deref()).map(DigestKey::new);
         let state = State { sink, header, replies: HashMap::new(), room: MAX_ANSWERS, trouble: None };
-        Self { began: Instant::now(), secrets, listener, digest_key, state: Mutex::new(state) }
+        Self { began: Instant::now(), secrets, listener, digest_key, state: Mutex::new(state), lost: Notify::new() }
     }
 
     /// Records that something happened now. `by` is the agent at work that it is about, if it is about one.
@@ -114,6 +118,11 @@ impl Recorder {
         })
     }
 
+    /// Waits until a line could not be written. From then on, nothing is recorded. For one that waits.
+    pub async fn lost(&self) {
+        self.lost.notified().await;
+    }
+
     /// Why nothing is recorded any more; reported once.
     pub fn trouble(&self) -> Option<String> {
         self.alone(|state| state.trouble.take())
@@ -155,6 +164,7 @@ impl Recorder {
         if let Err(error) = written {
             state.sink = Sink::Gone;
             state.trouble = Some(format!("the rest of this session is not recorded: {error}"));
+            self.lost.notify_one();
         }
     }
 
@@ -285,5 +295,43 @@ fn bytes(answered: &Answered) -> usize {
 fn omit(answered: &mut Answered) {
     if let Some(answer) = answered.answer.take() {
         answered.omitted = Some(answer.to_string().len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn recorder(writer: Writer) -> Recorder {
+        let header = json!({
+            "version": 1, "id": "a", "started": "2026-01-01T00:00:00Z", "harness": "0.1.0", "interpreter": "x",
+            "command": "run", "artifacts": {},
+        });
+        let header = serde_json::from_value(header).unwrap();
+        Recorder::to_file(writer, header, Arc::default(), Arc::new(harness_agent::Silent))
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_it_learns_that_a_line_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = time::OffsetDateTime::UNIX_EPOCH;
+        let is_lost = async |recorder: &Recorder| {
+            tokio::select! {
+                biased;
+                () = recorder.lost() => true,
+                () = std::future::ready(()) => false,
+            }
+        };
+        let fine = recorder(Writer::create(folder.path(), now).unwrap());
+        fine.add(ROOT, What::Full {});
+        assert!(!is_lost(&fine).await && fine.trouble().is_none());
+        let full = recorder(Writer::create(folder.path(), now).unwrap().to_full_disk());
+        assert!(!is_lost(&full).await);
+        full.add(ROOT, What::Full {});
+        assert!(is_lost(&full).await);
+        let why = full.trouble().unwrap();
+        assert!(why.starts_with("the rest of this session is not recorded: No space left on device"), "{why}");
     }
 }

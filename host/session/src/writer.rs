@@ -99,6 +99,15 @@ impl Drop for Writer {
 }
 
 #[cfg(test)]
+impl Writer {
+    /// The same on a disk that is full.
+    pub(super) fn to_full_disk(mut self) -> Self {
+        self.file = File::options().write(true).open("/dev/full").unwrap();
+        self
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 

@@ -226,7 +226,20 @@ impl Job {
         Ok(Prepared::Turn(Box::new(Ready { history, task, counted, recorder, run })))
     }
 
+    /// Works on a turn as long as it can be recorded: of one that is not, the next process would not know what it did.
     async fn work_on(&self, ready: Ready) -> Json {
+        let recorder = ready.recorder.clone();
+        tokio::select! {
+            biased;
+            () = recorder.lost() => {
+                let why = "the run was ended, because its session cannot be written";
+                json!({"outcome": "fault", "error": {"kind": "record", "message": why}})
+            }
+            result = self.recorded(ready) => result,
+        }
+    }
+
+    async fn recorded(&self, ready: Ready) -> Json {
         let Ready { history, task, counted, recorder, run } = ready;
         let Ok(tenant) = self.caller.tenant() else { return failed(&Problem::fault()) };
         let started = Session::start(&self.opened.project, &run, self.opened.models.clone(), recorder.clone()).await;

@@ -32,6 +32,9 @@ use crate::tenants::now;
 /// How many processes a run may end with, until it is believed to be the cause.
 const ATTEMPTS: u32 = 3;
 
+/// Bytes of the first line of a session, at most, for one whose file has half of it.
+const MAX_HEADER: u64 = 16 << 20;
+
 /// What the store has of a run that is under way.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Begun {
@@ -72,8 +75,12 @@ impl Rest {
     /// Why it cannot be continued, in one sentence.
     pub(super) fn of(root: &Path, name: &str, project: &Project) -> Result<Self, String> {
         let folder = root.join(session::FOLDER);
-        // A file without a whole line is one of a turn that has done nothing.
-        let Ok(recording) = session::read::read(&folder, name) else { return Ok(Self::Begin) };
+        let recording = match session::read::read(&folder, name) {
+            Ok(recording) => recording,
+            Err(_) if has_no_line(&folder, name) => return Ok(Self::Begin),
+            // What it did is not known.
+            Err(_) => return Err("its session cannot be read".to_owned()),
+        };
         if !session::has_artifacts_of(&recording, project) {
             return Err("the project was changed since the run began".to_owned());
         }
@@ -87,6 +94,12 @@ impl Rest {
             None => Ok(Self::Begin),
         }
     }
+}
+
+/// Whether the file of a session is there without a whole line: a turn that has done nothing leaves it so when it is killed.
+fn has_no_line(folder: &Path, name: &str) -> bool {
+    let file = folder.join(format!("{name}.jsonl"));
+    harness_sys::read_at_most(&file, MAX_HEADER).is_ok_and(|text| !text.contains('\n'))
 }
 
 fn last_turn(recording: &Recording) -> Option<Turned> {
@@ -208,9 +221,11 @@ async fn interrupt(store: &Arc<dyn Store>, key: &str, why: &str) -> Result<(), S
 async fn resume(server: &Arc<Server>, resumed: Resumed) -> Result<(), String> {
     let Resumed { tenant: id, record, version, begun, asked } = resumed;
     let tenant = server.tenants.tenant(&id).ok_or("its tenant was removed")?;
-    let keys = server.tenants.keys_of(Some(&id));
-    let key = keys.into_iter().find(|key| key.record.id == record.key && key.record.is_valid(now()));
-    let key = key.ok_or("its key is not valid any more")?;
+    // Before the project is opened: however many there are, as many are open as may run.
+    let room = tenant.runs.clone().acquire_owned().await.map_err(|_| "its tenant was removed")?;
+    // Its tenant may be suspended, too.
+    let key = server.tenants.key_in_force(&record.key, now());
+    let (key, _) = key.ok_or("its key is not valid any more")?;
     let opened = server.tenants.opened(&tenant).await.map_err(|problem| problem.as_json().to_string())?;
     let store = &server.tenants.store;
     if let Work::Call { tool, .. } = &begun.work {
@@ -226,7 +241,6 @@ async fn resume(server: &Arc<Server>, resumed: Resumed) -> Result<(), String> {
             );
         }
     }
-    let room = tenant.runs.clone().acquire_owned().await.map_err(|_| "its tenant was removed")?;
     let writer = LogWriter::resume(store.clone(), log(&id, &record.id)).await.map_err(|error| error.to_string())?;
     let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
     let live = Live { tenant: id.clone(), stop: stop.clone(), ended: ended.clone() };
