@@ -237,6 +237,18 @@ fn what_changed_meanwhile_continues_nothing() {
     assert_eq!(record["state"], "interrupted");
     assert_eq!(record["result"]["error"]["message"], why("the project was changed since the run began"));
     std::fs::remove_file(workspace(&site).join("go")).unwrap();
+    // Who approves a call approves what the tool was then.
+    let asks = |script: &str| acting("").tool("asks", "confirm: true\n", script);
+    assert_eq!(site.upload(&acme.key, &crate::site::archive(&asks("def run(args):\n    return 1\n"))).status, 200);
+    let run = site.ask_with(&acme.key, "POST /v1/tools/asks/calls", &[("Prefer", "respond-async")], &json!({})).json();
+    let run = run["id"].as_str().unwrap().to_owned();
+    site.event(&acme.key, &run, "waiting");
+    assert_eq!(site.upload(&acme.key, &crate::site::archive(&asks("def run(args):\n    return 2\n"))).status, 200);
+    site.kill();
+    site = site.again();
+    let record = site.ended(&acme.key, &run);
+    assert_eq!(record["result"]["error"]["message"], why("the project was changed since the run began"));
+    assert_eq!(site.upload(&acme.key, &crate::site::archive(&other)).status, 200);
     // A key that is not valid any more.
     let key = site.ask(&acme.key, "POST /v1/keys", &json!({"role": "developer", "label": "short"})).json();
     let text = key["key"].as_str().unwrap_or_default().to_owned();

@@ -195,13 +195,15 @@ impl Runs {
         let store = &server.tenants.store;
         let here = place(&id, &record.id);
         // First that it is open: what is begun is found after the death of the process.
-        let begun = Begun { work: work.clone(), session: None, attempts: 1 };
+        let artifacts = harness_session::digest_of_artifacts(&opened.project);
+        let begun = Begun { work: work.clone(), artifacts: artifacts.clone(), session: None, attempts: 1 };
         store.put(OPEN, &here, Expected::Absent, bytes(&begun)?).await?;
         let version = store.put(BUCKET, &here, Expected::Absent, bytes(&record)?).await?;
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         self.live().insert(record.id.clone(), Live { tenant: id.clone(), stop: stop.clone(), ended: ended.clone() });
         let writer = LogWriter { store: store.clone(), log: log(&id, &record.id), length: 0 };
-        let job = Job::new(server.clone(), caller.clone(), opened, id, record.clone(), version);
+        let mut job = Job::new(server.clone(), caller.clone(), opened, id, record.clone(), version);
+        job.artifacts = artifacts;
         tokio::spawn(job.run(work, writer, stop, ended.clone(), room));
         Ok((record, ended))
     }

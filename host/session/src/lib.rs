@@ -81,10 +81,10 @@ pub fn begin(
     Arc::new(Recorder::to_file(writer, header, loaded.secrets().clone(), listener))
 }
 
-/// Whether a session was begun with the policy and the artifacts that a project has now.
-pub fn has_artifacts_of(recording: &read::Recording, project: &Project) -> bool {
-    let now = header(&project.loaded());
-    (&recording.header.policy, &recording.header.artifacts) == (&now.policy, &now.artifacts)
+/// The digest of the policy and the artifacts that a project has now.
+pub fn digest_of_artifacts(project: &Project) -> String {
+    let header = header(&project.loaded());
+    digest(&serde_json::json!([header.policy, header.artifacts]).to_string())
 }
 
 /// What a record says at its top of a project as it is now.

@@ -40,6 +40,8 @@ pub(super) struct Job {
     pub(super) record: RunRecord,
     /// The version of the record in the store.
     pub(super) version: u64,
+    /// The digest of the artifacts that it runs.
+    pub(super) artifacts: String,
     /// The session that an earlier process recorded it in.
     pub(super) session: Option<String>,
     /// What it asked in an earlier process.
@@ -61,7 +63,8 @@ impl Job {
         version: u64,
     ) -> Self {
         let (asked, recorder) = (Arc::default(), Arc::default());
-        Self { server, caller, opened, tenant, record, version, session: None, asked, attempts: 1, recorder }
+        let (artifacts, session) = (String::new(), None);
+        Self { server, caller, opened, tenant, record, version, artifacts, session, asked, attempts: 1, recorder }
     }
 
     pub(super) async fn run(
@@ -193,7 +196,7 @@ impl Job {
         let root = tenant.project_folder();
         let rest = match &self.session {
             None => Rest::Begin,
-            Some(name) => match Rest::of(&root, name, &self.opened.project) {
+            Some(name) => match Rest::of(&root, name) {
                 Ok(rest) => rest,
                 Err(why) => return Ok(Prepared::Ended(interrupted(&why))),
             },
@@ -214,7 +217,8 @@ impl Job {
         let by = self.caller.key.record.id.clone().into_bytes();
         store.put(SESSIONS, &place(&self.tenant, writer.id()), Expected::Anything, by).await?;
         let name = Some(writer.id().to_owned());
-        let begun = Begun { work: work.clone(), session: name.clone(), attempts: self.attempts };
+        let (artifacts, attempts) = (self.artifacts.clone(), self.attempts);
+        let begun = Begun { work: work.clone(), artifacts, session: name.clone(), attempts };
         store.put(OPEN, &place(&self.tenant, &self.record.id), Expected::Anything, bytes(&begun)?).await?;
         self.record.session = name;
         let counted = Arc::new(Counted { events: events.clone(), fuel: Mutex::default(), count: AtomicU64::new(0) });

@@ -11,7 +11,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use harness_agent::Interrupted;
-use harness_dispatch::Project;
 use harness_provider::{Message, Usage};
 use harness_session as session;
 use harness_session::read::Recording;
@@ -40,6 +39,8 @@ const MAX_HEADER: u64 = 16 << 20;
 pub(super) struct Begun {
     /// What it does.
     pub(super) work: Work,
+    /// The digest of the artifacts that it runs: what was approved of others is not.
+    pub(super) artifacts: String,
     /// The session that it is recorded in, once there is one.
     pub(super) session: Option<String>,
     /// How many processes have begun or continued it.
@@ -73,7 +74,7 @@ impl Rest {
     /// # Errors
     ///
     /// Why it cannot be continued, in one sentence.
-    pub(super) fn of(root: &Path, name: &str, project: &Project) -> Result<Self, String> {
+    pub(super) fn of(root: &Path, name: &str) -> Result<Self, String> {
         let folder = root.join(session::FOLDER);
         let recording = match session::read::read(&folder, name) {
             Ok(recording) => recording,
@@ -81,9 +82,6 @@ impl Rest {
             // What it did is not known.
             Err(_) => return Err("its session cannot be read".to_owned()),
         };
-        if !session::has_artifacts_of(&recording, project) {
-            return Err("the project was changed since the run began".to_owned());
-        }
         if let Some((history, turn)) = recording.interrupted()? {
             return Ok(Self::Continue(history, turn));
         }
@@ -227,6 +225,9 @@ async fn resume(server: &Arc<Server>, resumed: Resumed) -> Result<(), String> {
     let key = server.tenants.key_in_force(&record.key, now());
     let (key, _) = key.ok_or("its key is not valid any more")?;
     let opened = server.tenants.opened(&tenant).await.map_err(|problem| problem.as_json().to_string())?;
+    if session::digest_of_artifacts(&opened.project) != begun.artifacts {
+        return Err("the project was changed since the run began".to_owned());
+    }
     let store = &server.tenants.store;
     if let Work::Call { tool, .. } = &begun.work {
         // Whether a call waits for its answer is known: nothing of it was done.
@@ -247,7 +248,8 @@ async fn resume(server: &Arc<Server>, resumed: Resumed) -> Result<(), String> {
     server.runs.live().insert(record.id.clone(), live);
     let caller = Caller::new(key, Some(tenant));
     let mut job = Job::new(server.clone(), caller, opened, id, record, version);
-    (job.session, job.asked, job.attempts) = (begun.session, Arc::new(asked), begun.attempts);
+    (job.artifacts, job.session) = (begun.artifacts, begun.session);
+    (job.asked, job.attempts) = (Arc::new(asked), begun.attempts);
     job.run(begun.work, writer, stop, ended, room).await;
     Ok(())
 }
