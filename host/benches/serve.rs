@@ -30,7 +30,7 @@ use axum::Router;
 use axum::routing::post;
 use harness_artifact::server::ServerConfig;
 use harness_bench::Samples;
-use harness_mcp::http::{Limits, Listener, serve_connections};
+use harness_mcp::http::{Limits, Listener, Threads, serve_connections};
 use harness_plugin::archive::pack;
 use harness_plugin::content::Content;
 use harness_serve::{Doors, Server, Settings, client};
@@ -105,9 +105,17 @@ fn serve(what: &str, data: &Path) {
             let answer = || async { (axum::http::StatusCode::OK, [("content-type", "application/json")], "{}") };
             let router = Router::new().route("/v1/tools/{tool}/calls", post(answer));
             let service = TowerToHyperService::new(router);
-            serve_connections(tenants, Limits { connections: 1_000, ..Limits::default() }, service, end, || ())
-                .await
-                .unwrap();
+            let threads = Threads::new(2).unwrap();
+            serve_connections(
+                tenants,
+                Limits { connections: 1_000, ..Limits::default() },
+                &threads,
+                service,
+                end,
+                || (),
+            )
+            .await
+            .unwrap();
             return;
         }
         let (config, _) = ServerConfig::parse("serve.yaml", CONFIG);

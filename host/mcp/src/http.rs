@@ -12,6 +12,7 @@ mod listener;
 pub(crate) mod replies;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 use std::convert::Infallible;
 use std::io;
@@ -44,6 +45,7 @@ pub use endpoint::{Bounds, Endpoint};
 pub use guard::{Access, MIN_TOKEN, Names, Token};
 pub use hyper::http::uri::Authority;
 pub use listener::{Identity, Listener};
+pub use threads::Threads;
 
 use crate::elicit::Seals;
 use crate::message::{self, MAX_IN_FLIGHT, MAX_LISTENING, MAX_MESSAGE, Rejected};
@@ -90,7 +92,7 @@ impl Default for Limits {
 }
 
 /// Serves clients until `end` is there. Then running calls end at once, what was asked is answered, and the socket in the
-/// file system is removed.
+/// file system is removed. Connections are given to `threads`.
 ///
 /// `names` are further names of the server, as requests have them in `Host`: with a port, or for any.
 ///
@@ -103,11 +105,12 @@ pub async fn serve<T>(
     access: Access,
     names: Vec<Authority>,
     limits: Limits,
+    threads: &Threads,
     end: impl Future<Output = T>,
 ) -> io::Result<T> {
     let of = listener.names(names);
     let handler = Arc::new(Handler::new(server.clone(), access, of, limits.clone()));
-    serve_connections(listener, limits, handler.service(), end, || server.close()).await
+    serve_connections(listener, limits, threads, handler.service(), end, || server.close()).await
 }
 
 /// What a request is to its transport.

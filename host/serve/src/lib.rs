@@ -25,6 +25,7 @@ mod api;
 pub mod archive;
 pub mod backup;
 pub mod budget;
+mod changing;
 pub mod client;
 mod dashboard;
 pub mod data;

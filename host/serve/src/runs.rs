@@ -204,7 +204,7 @@ impl Runs {
         let writer = LogWriter { store: store.clone(), log: log(&id, &record.id), length: 0 };
         let mut job = Job::new(server.clone(), caller.clone(), opened, id, record.clone(), version);
         job.artifacts = artifacts;
-        tokio::spawn(job.run(work, writer, stop, ended.clone(), room));
+        server.background.spawn(job.run(work, writer, stop, ended.clone(), room));
         Ok((record, ended))
     }
 

@@ -1,15 +1,18 @@
 //! The server: what its interfaces share, its start and its end.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::hmac;
 use harness_artifact::server::ServerConfig;
 use harness_dispatch::{Host, HostOptions};
-use harness_mcp::http::{Limits, Listener, Names, serve_connections};
+use harness_mcp::http::{Limits, Listener, Names, Threads, serve_connections};
 use harness_store::{Sqlite, Store};
 use hyper_util::service::TowerToHyperService;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api;
@@ -29,6 +32,8 @@ use axum::http::StatusCode;
 
 /// Connections of all tenants at one time.
 pub const CONNECTIONS: usize = 10_000;
+/// Threads that answer tenants, at most.
+const MAX_THREADS: usize = 16;
 /// How long an end of the server waits for calls that are under way.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How often answers are removed that are kept no longer.
@@ -65,6 +70,8 @@ pub struct Server {
     pub(crate) ending: CancellationToken,
     /// What the keys are derived from that seal sessions of the Model Context Protocol.
     mcp_root: hmac::Key,
+    /// Where runs are done: they outlive the requests that begin them.
+    pub(crate) background: Handle,
     data: DataFolder,
     began: Instant,
     written: std::sync::Mutex<Option<Instant>>,
@@ -126,6 +133,7 @@ impl Server {
             release: CancellationToken::new(),
             ending: CancellationToken::new(),
             mcp_root: mcp_root(),
+            background: Handle::current(),
             data,
             began: Instant::now(),
             written: std::sync::Mutex::default(),
@@ -196,9 +204,10 @@ impl Server {
         let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
         let beside = |listener: Listener, router: Router| {
             let (limits, stop, router) = (limits.clone(), stop.clone(), TowerToHyperService::new(router));
-            tokio::spawn(
-                async move { serve_connections(listener, limits, router, stop.cancelled_owned(), || ()).await },
-            )
+            tokio::spawn(async move {
+                let end = stop.cancelled_owned();
+                serve_connections(listener, limits, &Threads::none(), router, end, || ()).await
+            })
         };
         let admin = beside(operator, api::operator(self));
         let pages = operator_dashboard.map(|listener| beside(listener, dashboard::of_operator(self)));
@@ -229,7 +238,9 @@ impl Server {
         // By TLS or through a proxy, clients come under names that this process does not know.
         let names = if is_secure { Names::Any } else { tenants.names(Vec::new()) };
         let router = TowerToHyperService::new(api::tenants(self, names).merge(dashboard::of_tenants(self, is_secure)));
-        let served = serve_connections(tenants, limits, router, end, || self.ending.cancel()).await;
+        // Until the end of this function: what requests have begun there is waited for below.
+        let threads = Threads::new(available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS))?;
+        let served = serve_connections(tenants, limits, &threads, router, end, || self.ending.cancel()).await;
         self.release.cancel();
         let drained = tokio::time::timeout(DRAIN, self.runs.stop_every()).await;
         drop(drained);

@@ -16,10 +16,11 @@ use harness_registry::{Machine, Registry};
 use harness_sandbox::scheduling::quota::{Quota, Share};
 use harness_store::Store;
 use harness_sys::{self as sys, private, tree};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::archive::OF_HOST;
 use crate::budget::Ledger;
+use crate::changing::Changing;
 use crate::key::{KeyRecord, narrowing};
 use crate::mcp::Endpoints;
 use crate::rate::Meter;
@@ -157,8 +158,8 @@ pub struct Tenant {
     pub ledger: Ledger,
     /// Runs at one time.
     pub runs: Arc<Semaphore>,
-    /// Its project. Held while that is opened or replaced.
-    opened: Mutex<Option<Arc<Opened>>>,
+    /// Its project. Changed while that is opened or replaced.
+    opened: Changing<Arc<Opened>>,
     /// What its keys are served by of the Model Context Protocol.
     pub(crate) mcp: Endpoints,
     /// Whether it was removed: what was asked before is not done after.
@@ -187,7 +188,7 @@ impl Tenant {
             class,
             folder,
             record: RwLock::new(Arc::new(record)),
-            opened: Mutex::default(),
+            opened: Changing::default(),
             mcp: Endpoints::default(),
             is_removed: AtomicBool::new(false),
         })
@@ -242,7 +243,10 @@ impl Tenant {
         store: &dyn Store,
         variables: impl AsyncSecrets,
     ) -> Result<Arc<Opened>, Unopened> {
-        let mut opened = self.opened.lock().await;
+        if let Some(opened) = self.opened.now() {
+            return Ok(opened);
+        }
+        let mut opened = self.opened.change().await;
         if let Some(opened) = &*opened {
             return Ok(opened.clone());
         }
@@ -304,7 +308,7 @@ impl Tenant {
     pub async fn unrecorded(&self, host: &Host, variables: impl AsyncSecrets) -> Result<Project, Unopened> {
         let variables = variables.read().await?;
         // While it is held, no upload replaces the files.
-        let _whole = self.opened.lock().await;
+        let _whole = self.opened.change().await;
         self.is_there()?;
         let options = Options { audit: false, ..self.options(variables) };
         let (host, root) = (host.clone(), self.project_folder());
@@ -356,7 +360,7 @@ impl Tenant {
     ///
     /// They cannot be written, or opened.
     pub async fn replace(&self, content: &Content, digest: &str) -> Result<(), Unopened> {
-        let opened = self.opened.lock().await;
+        let opened = self.opened.change().await;
         self.is_there()?;
         self.write(content, digest).map_err(|error| Unopened::Host(error.to_string()))?;
         if let Some(opened) = opened.clone() {
@@ -367,13 +371,12 @@ impl Tenant {
 
     /// Its part of the machine, while its project is open and nothing changes that.
     pub(crate) fn share(&self) -> Option<Arc<Share>> {
-        let opened = self.opened.try_lock().ok()?.clone()?;
-        Some(opened.project.share().clone())
+        Some(self.opened.now()?.project.share().clone())
     }
 
     /// Lets the next call open the project anew, with the secrets that there are then.
     pub async fn forget(&self) {
-        *self.opened.lock().await = None;
+        *self.opened.change().await = None;
     }
 
     /// Removes what uploads have left that a death of the process ended.
@@ -397,7 +400,7 @@ impl Tenant {
     ///
     /// What the system says.
     pub async fn remove(&self) -> std::io::Result<()> {
-        let mut opened = self.opened.lock().await;
+        let mut opened = self.opened.change().await;
         self.is_removed.store(true, Ordering::Release);
         self.mcp.close_all();
         *opened = None;

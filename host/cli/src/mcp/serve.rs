@@ -10,7 +10,7 @@ use std::sync::Arc;
 use clap::Args;
 use harness_dispatch::confirm::{Answer, Confirmer, Question};
 use harness_dispatch::{FileWatch, OpenError, Options, Project, WatchError};
-use harness_mcp::http::{self, Access, Authority, Identity, Limits, Listener, MIN_TOKEN, Token};
+use harness_mcp::http::{self, Access, Authority, Identity, Limits, Listener, MIN_TOKEN, Threads, Token};
 use harness_mcp::{Server, Settings, stdio};
 use harness_sys as sys;
 
@@ -84,8 +84,7 @@ pub(crate) fn run(command: &Serve, place: &ProjectArgs, printer: Printer) -> Res
     }
     project::confine(&plan, &command.confine, printer)?;
     // Its threads are begun when the process has given up what it does not need.
-    let threads = threads(command);
-    let runtime = project::runtime_of(threads, printer)?;
+    let runtime = project::runtime_of(1, printer)?;
     let server = server(project, &command.confirm, place, printer);
     // Until the end: what changes takes force meanwhile.
     let _watch = watch(&server, printer);
@@ -98,13 +97,11 @@ pub(crate) fn run(command: &Serve, place: &ProjectArgs, printer: Printer) -> Res
     Ok(project::audited(&server.project(), exit, printer))
 }
 
-/// Threads that answer requests. One client at the other end of standard input has its answers sooner from a single one:
-/// to hand a request to another thread takes longer than most calls do. Scripts that compute for long have threads of
-/// their own.
-fn threads(command: &Serve) -> usize {
-    let is_one_client = command.http.is_none() && command.unix.is_none();
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    if is_one_client { 1 } else { cores.min(MAX_THREADS) }
+/// Threads that answer the requests of connections. The client at the other end of standard input has its answers from
+/// one thread: to hand a request to another one takes longer than most calls do. Scripts that compute for long have threads
+/// of their own.
+fn threads() -> std::io::Result<Threads> {
+    Threads::new(std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS))
 }
 
 async fn over_stdio(server: &Server, printer: Printer) -> Exit {
@@ -138,7 +135,11 @@ async fn over_http(
         signals.at_once();
         heard
     };
-    match http::serve(server, listener, access, hosts, Limits::default(), end).await {
+    let served = async {
+        let threads = threads()?;
+        http::serve(server, listener, access, hosts, Limits::default(), &threads, end).await
+    };
+    match served.await {
         Ok(Ok(())) => Exit::Completed,
         Ok(Err(heard)) => heard.exit(),
         Err(error) => {

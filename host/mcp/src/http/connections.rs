@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Limits;
 use super::listener::{Identity, Listener, Listening};
+use super::threads::Threads;
 
 /// Bytes of the head of a request.
 const MAX_HEAD: usize = 64 << 10;
@@ -51,7 +52,8 @@ where
 }
 
 /// Lets clients in and answers their requests until `end` is there. Then nobody is let in any more, `at_end` is called, what
-/// was asked is answered, for 2 seconds at most, and the socket in the file system is removed.
+/// was asked is answered, for 2 seconds at most, and the socket in the file system is removed. Connections are given to
+/// `threads`.
 ///
 /// # Errors
 ///
@@ -59,6 +61,7 @@ where
 pub async fn serve_connections<T>(
     listener: Listener,
     limits: Limits,
+    threads: &Threads,
     service: impl Answers,
     end: impl Future<Output = T>,
     at_end: impl FnOnce(),
@@ -77,10 +80,14 @@ pub async fn serve_connections<T>(
                 stream = acceptor.next() => match (stream, room.clone().try_acquire_owned()) {
                     (Ok(stream), Ok(place)) => {
                         let work = acceptor.clone().connection(stream, service.clone(), limits.clone(), ending.clone());
-                        connections.spawn(async move {
+                        let (thread, work) = threads.one_more(async move {
                             work.await;
                             drop(place);
                         });
+                        match thread {
+                            Some(thread) => connections.spawn_on(work, thread),
+                            None => connections.spawn(work),
+                        };
                     }
                     (Ok(_), Err(_)) => {}
                     (Err(_), _) => tokio::time::sleep(PAUSE).await,
@@ -104,9 +111,10 @@ enum Acceptor {
     Local(Arc<tokio::net::UnixListener>, Arc<Socket>),
 }
 
+/// A connection that no runtime has yet: it is to be that of the thread that answers.
 enum Socketed {
-    Tcp(tokio::net::TcpStream),
-    Local(tokio::net::UnixStream),
+    Tcp(std::net::TcpStream),
+    Local(std::os::unix::net::UnixStream),
 }
 
 impl Acceptor {
@@ -125,24 +133,27 @@ impl Acceptor {
 
     async fn next(&self) -> io::Result<Socketed> {
         Ok(match self {
-            Self::Tcp(listener, _) => Socketed::Tcp(listener.accept().await?.0),
-            Self::Local(listener, _) => Socketed::Local(listener.accept().await?.0),
+            Self::Tcp(listener, _) => Socketed::Tcp(listener.accept().await?.0.into_std()?),
+            Self::Local(listener, _) => Socketed::Local(listener.accept().await?.0.into_std()?),
         })
     }
 
     async fn connection(self, stream: Socketed, service: impl Answers, limits: Limits, ending: CancellationToken) {
         match (stream, self) {
             (Socketed::Tcp(stream), Self::Tcp(_, None)) => {
-                let _ = stream.set_nodelay(true);
+                let Ok(stream) = tcp(stream) else { return };
                 requests(stream, service, &limits, ending).await;
             }
             (Socketed::Tcp(stream), Self::Tcp(_, Some(tls))) => {
-                let _ = stream.set_nodelay(true);
+                let Ok(stream) = tcp(stream) else { return };
                 if let Ok(Ok(stream)) = timeout(limits.head, tls.accept(stream)).await {
                     requests(stream, service, &limits, ending).await;
                 }
             }
-            (Socketed::Local(stream), _) => requests(stream, service, &limits, ending).await,
+            (Socketed::Local(stream), _) => {
+                let Ok(stream) = tokio::net::UnixStream::from_std(stream) else { return };
+                requests(stream, service, &limits, ending).await;
+            }
             // There is no such pair.
             (Socketed::Tcp(_), Self::Local(..)) => {}
         }
@@ -155,6 +166,12 @@ impl Acceptor {
             Self::Local(_, socket) => Some(socket),
         }
     }
+}
+
+/// A connection of the runtime of this thread, whose answers are sent at once.
+fn tcp(stream: std::net::TcpStream) -> io::Result<tokio::net::TcpStream> {
+    stream.set_nodelay(true)?;
+    tokio::net::TcpStream::from_std(stream)
 }
 
 /// A stream whose writes fail if the other end takes nothing of them for this long.

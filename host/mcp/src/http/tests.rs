@@ -39,7 +39,10 @@ async fn after(sent: &str) -> String {
     let soon = Duration::from_millis(50);
     let limits = Limits { connections: 2, head: soon, body: soon, answer: soon };
     let (end, ended) = oneshot::channel::<()>();
-    let served = tokio::spawn(serve(server, listener, Access::Open, Vec::new(), limits, ended));
+    let served = tokio::spawn(async move {
+        let threads = Threads::new(2)?;
+        serve(server, listener, Access::Open, Vec::new(), limits, &threads, ended).await
+    });
     let mut stream = TcpStream::connect(&address).await.unwrap();
     stream.write_all(sent.replace("HOST", &address).as_bytes()).await.unwrap();
     let mut text = String::new();

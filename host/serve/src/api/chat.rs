@@ -213,7 +213,7 @@ impl Drop for WhileHere {
     fn drop(&mut self) {
         if let Some(run) = self.run.take() {
             let server = self.server.clone();
-            tokio::spawn(async move { server.runs.stop(&run).await });
+            self.server.background.spawn(async move { server.runs.stop(&run).await });
         }
     }
 }
