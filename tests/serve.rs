@@ -7,6 +7,7 @@
 //! - `chat`: the agent as a model
 //! - `described`: answers as the description of the interface has them
 //! - `files`: the files of a workspace
+//! - `handover`: a service manager in front of a server
 //! - `hostile`: uploads and requests that are made to do harm
 //! - `journal`: the audit log of the server
 //! - `keys`: keys and their roles
@@ -54,6 +55,8 @@ mod described;
 mod doctor;
 #[path = "serve/files.rs"]
 mod files;
+#[path = "serve/handover.rs"]
+mod handover;
 #[path = "serve/hostile.rs"]
 mod hostile;
 #[path = "serve/journal.rs"]

@@ -42,7 +42,12 @@ impl Site {
     }
 
     pub(crate) fn start(folder: std::sync::Arc<TempDir>, more: &[&str]) -> Self {
-        let mut child = Self::command(folder.path(), more).spawn().unwrap();
+        Self::of(&mut Self::command(folder.path(), more), folder)
+    }
+
+    /// The server that this command starts.
+    pub(crate) fn of(command: &mut Command, folder: std::sync::Arc<TempDir>) -> Self {
+        let mut child = command.spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut url = String::new();
         out.read_line(&mut url).unwrap();

@@ -5,8 +5,12 @@ use std::process::{Command, Stdio};
 use crate::project::HARNESS;
 
 fn unit() -> String {
+    file("harness-serve.service")
+}
+
+fn file(name: &str) -> String {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    std::fs::read_to_string(root.join("release/harness-serve.service")).unwrap()
+    std::fs::read_to_string(root.join("release").join(name)).unwrap()
 }
 
 /// The values of a setting, in order.
@@ -56,4 +60,14 @@ fn nothing_in_the_unit_takes_away_what_walls_need() {
     ] {
         assert_eq!(values(&unit, name), Vec::<&str>::new(), "{name}");
     }
+}
+
+/// What the server says to its manager and takes of it is tested where it is started with a socket (`handover`).
+#[test]
+fn the_socket_is_where_the_server_listens_without_it() {
+    let (unit, socket) = (unit(), file("harness-serve.socket"));
+    let [start] = values(&unit, "ExecStart")[..] else { panic!("{unit}") };
+    let [address] = values(&socket, "ListenStream")[..] else { panic!("{socket}") };
+    assert!(start.ends_with(&format!(" --listen {address}")), "{start} {address}");
+    assert_eq!(values(&unit, "Type"), ["notify"]);
 }

@@ -1,7 +1,7 @@
 //! `harness serve`: a server for many tenants.
 
 use std::io::IsTerminal as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,9 @@ use super::signals::Signals;
 use super::{init, project};
 
 mod doctor;
+mod service;
+
+use self::service::Service;
 
 /// Threads that answer requests, at most.
 const MAX_THREADS: usize = 16;
@@ -75,7 +78,8 @@ pub(crate) enum Other {
 #[derive(Debug, Args)]
 pub(crate) struct Door {
     /// Let tenants connect at this address. Port 0 is any free one; the URL is printed. An address that is not of the
-    /// loopback interface needs `--tls-cert` and `--tls-key`, or `--behind-proxy`.
+    /// loopback interface needs `--tls-cert` and `--tls-key`, or `--behind-proxy`. A socket that the service manager gives
+    /// replaces it.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
 
@@ -108,7 +112,8 @@ pub(crate) fn run(command: &Serve, _: &ProjectArgs, printer: Printer) -> Result<
     let (config, beside) = config(&command.door, printer)?;
     let data = DataFolder::open(folder).map_err(usage)?;
     // Before the process has other threads, and gives up making sockets.
-    let tenants = listener(&command.door, printer)?;
+    let mut service = Service::of_environment().map_err(usage)?;
+    let tenants = listener(&command.door, service.socket.take(), printer)?;
     let operator = Listener::unix(&data.admin_socket()).map_err(|error| {
         let hint = "another server may use this folder";
         printer.error(&format!("cannot listen at `{}`: {error}", data.admin_socket().display()), &[], Some(hint));
@@ -139,13 +144,19 @@ pub(crate) fn run(command: &Serve, _: &ProjectArgs, printer: Printer) -> Result<
         if command.demo {
             demo(&server, &url(&doors.tenants, command), printer).await?;
         }
-        Ok(serve(&server, doors, command, printer).await)
+        Ok(serve(&server, doors, command, service, printer).await)
     });
     runtime.shutdown_background();
     exit
 }
 
-async fn serve(server: &std::sync::Arc<Server>, doors: Doors, command: &Serve, printer: Printer) -> Exit {
+async fn serve(
+    server: &std::sync::Arc<Server>,
+    doors: Doors,
+    command: &Serve,
+    service: Service,
+    printer: Printer,
+) -> Exit {
     let mut signals = Signals::new();
     let url = url(&doors.tenants, command);
     if let Some(address) = doors.operator_dashboard.as_ref().and_then(Listener::address) {
@@ -154,7 +165,9 @@ async fn serve(server: &std::sync::Arc<Server>, doors: Doors, command: &Serve, p
     let end = async move {
         // Clients may connect, and a signal is heard, from here on.
         printer.data(&url);
+        service.ready();
         let heard = signals.unless(std::future::pending::<()>()).await;
+        service.stopping();
         signals.at_once();
         heard
     };
@@ -189,24 +202,30 @@ fn config(door: &Door, printer: Printer) -> Result<(ServerConfig, PathBuf), Exit
     Ok((config.ok_or(Exit::Usage)?, beside))
 }
 
-fn listener(door: &Door, printer: Printer) -> Result<Listener, Exit> {
-    listen(door).map_err(|(why, hint)| {
+fn listener(door: &Door, given: Option<TcpListener>, printer: Printer) -> Result<Listener, Exit> {
+    listen(door, given).map_err(|(why, hint)| {
         printer.error(&why, &[], hint);
         Exit::Usage
     })
 }
 
-/// Listens for tenants. The error is what failed, and what to do.
-fn listen(door: &Door) -> Result<Listener, (String, Option<&'static str>)> {
-    let listener = match (&door.tls_cert, &door.tls_key) {
-        (Some(certificate), Some(key)) => Listener::tls(door.listen, tls(certificate, key).map_err(|why| (why, None))?),
-        _ if door.behind_proxy => Listener::behind_proxy(door.listen),
-        _ => Listener::loopback(door.listen),
+/// Listens for tenants, at a socket that was given if there is one. The error is what failed, and what to do.
+fn listen(door: &Door, given: Option<TcpListener>) -> Result<Listener, (String, Option<&'static str>)> {
+    let identity = match (&door.tls_cert, &door.tls_key) {
+        (Some(certificate), Some(key)) => Some(tls(certificate, key).map_err(|why| (why, None))?),
+        _ => None,
+    };
+    let address = given.as_ref().and_then(|given| given.local_addr().ok()).unwrap_or(door.listen);
+    let listener = match (given, identity) {
+        (Some(given), identity) => Listener::given(given, identity, door.behind_proxy),
+        (None, Some(identity)) => Listener::tls(door.listen, identity),
+        (None, None) if door.behind_proxy => Listener::behind_proxy(door.listen),
+        (None, None) => Listener::loopback(door.listen),
     };
     listener.map_err(|error| {
         let hint = "an address that others reach needs `--tls-cert FILE --tls-key FILE`, or `--behind-proxy`";
         let is_open = error.kind() == std::io::ErrorKind::InvalidInput;
-        (format!("cannot listen at `{}`: {error}", door.listen), is_open.then_some(hint))
+        (format!("cannot listen at `{address}`: {error}"), is_open.then_some(hint))
     })
 }
 

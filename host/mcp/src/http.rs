@@ -82,12 +82,14 @@ pub struct Limits {
     pub body: Duration,
     /// How long a client may take nothing of an answer.
     pub answer: Duration,
+    /// How long answers to what was asked are waited for at the end.
+    pub drain: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let (head, body, answer) = (Duration::from_secs(30), Duration::from_secs(30), Duration::from_secs(30));
-        Self { connections: 128, head, body, answer }
+        Self { connections: 128, head, body, answer, drain: Duration::from_secs(2) }
     }
 }
 

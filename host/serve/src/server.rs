@@ -34,7 +34,7 @@ use axum::http::StatusCode;
 pub const CONNECTIONS: usize = 10_000;
 /// Threads that answer tenants, at most.
 const MAX_THREADS: usize = 16;
-/// How long an end of the server waits for calls that are under way.
+/// How long an end of the server waits for answers to what was asked, and then for the end of runs.
 const DRAIN: Duration = Duration::from_secs(30);
 /// How often answers are removed that are kept no longer.
 const SWEEP: Duration = Duration::from_secs(3600);
@@ -192,8 +192,8 @@ impl Server {
         Some(format!("/dashboard/link/{}", self.dashboard.link(&owner.record.id, self.monotonic() / 1_000_000)))
     }
 
-    /// Lets clients in until `end` is there. Then nothing new is begun, what is under way is waited for, for half a minute,
-    /// and what was used is written.
+    /// Lets clients in until `end` is there. Then nobody is let in any more, what was asked is answered, for half a minute at
+    /// most, runs end, within as much, and what was used is written.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl Server {
     pub async fn serve<T>(self: &Arc<Self>, doors: Doors, end: impl Future<Output = T>) -> std::io::Result<T> {
         let Doors { tenants, operator, operator_dashboard, is_secure } = doors;
         let stop = CancellationToken::new();
-        let limits = Limits { connections: CONNECTIONS, ..Limits::default() };
+        let limits = Limits { connections: CONNECTIONS, drain: DRAIN, ..Limits::default() };
         let beside = |listener: Listener, router: Router| {
             let (limits, stop, router) = (limits.clone(), stop.clone(), TowerToHyperService::new(router));
             tokio::spawn(async move {
@@ -240,8 +240,11 @@ impl Server {
         let router = TowerToHyperService::new(api::tenants(self, names).merge(dashboard::of_tenants(self, is_secure)));
         // Until the end of this function: what requests have begun there is waited for below.
         let threads = Threads::new(available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS))?;
-        let served = serve_connections(tenants, limits, &threads, router, end, || self.ending.cancel()).await;
-        self.release.cancel();
+        let at_end = || {
+            self.ending.cancel();
+            self.release.cancel();
+        };
+        let served = serve_connections(tenants, limits, &threads, router, end, at_end).await;
         let drained = tokio::time::timeout(DRAIN, self.runs.stop_every()).await;
         drop(drained);
         stop.cancel();
@@ -273,11 +276,17 @@ impl Server {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(60_000_000_000)
     }
 
-    /// Whether work may begin: the server is not ending, and what happens can be written.
+    /// Whether work may begin that outlives its request: the server is not ending, and what happens can be written.
     pub(crate) async fn accepts_work(&self) -> Result<(), Problem> {
         if self.ending.is_cancelled() {
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "ending", "the server is ending").again(5));
         }
+        self.accepts_requests().await
+    }
+
+    /// Whether something may be done within a request: what happens can be written. A server that is ending does that still,
+    /// for clients that were connected before.
+    pub(crate) async fn accepts_requests(&self) -> Result<(), Problem> {
         let is_believed = |at: Instant| at.elapsed() < BELIEVED;
         if self.written.lock().is_ok_and(|written| written.is_some_and(is_believed)) {
             return Ok(());

@@ -229,7 +229,7 @@ fn address(door: &Door, server: Option<&str>) -> Finding {
         () if door.behind_proxy => "without TLS, behind a proxy",
         () => "of the loopback interface",
     };
-    match listen(door) {
+    match listen(door, None) {
         Ok(_) => good(name, format!("{}, {scheme}", door.listen)),
         Err((why, _)) if server.is_some() && why.contains("in use") => {
             good(name, format!("{}, {scheme}: in use, perhaps by the running server", door.listen))

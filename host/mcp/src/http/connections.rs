@@ -6,11 +6,13 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use harness_sys::socket::Socket;
 use hyper::Response;
 use hyper::body::{Body, Incoming};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::HttpService;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -27,10 +29,11 @@ use super::threads::Threads;
 
 /// Bytes of the head of a request.
 const MAX_HEAD: usize = 64 << 10;
-/// How long answers are still written after the last request, to clients that do not read them.
-const FLUSH: Duration = Duration::from_secs(2);
 /// How long nobody is let in after the system had no room for another connection.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a client that has just connected has for its first request, once the server ends.
+const FIRST: Duration = Duration::from_secs(5);
 
 /// What answers the requests of connections: a service whose answers have a body, and that does not fail.
 pub trait Answers:
@@ -52,7 +55,7 @@ where
 }
 
 /// Lets clients in and answers their requests until `end` is there. Then nobody is let in any more, `at_end` is called, what
-/// was asked is answered, for 2 seconds at most, and the socket in the file system is removed. Connections are given to
+/// was asked is answered, for `limits.drain` at most, and the socket in the file system is removed. Connections are given to
 /// `threads`.
 ///
 /// # Errors
@@ -98,7 +101,7 @@ pub async fn serve_connections<T>(
     let socket = acceptor.close();
     at_end();
     ending.cancel();
-    let _ = timeout(FLUSH, async { while connections.join_next().await.is_some() {} }).await;
+    let _ = timeout(limits.drain, async { while connections.join_next().await.is_some() {} }).await;
     connections.shutdown().await;
     socket.map_or(Ok(()), |socket| socket.remove())?;
     Ok(ended)
@@ -189,6 +192,8 @@ pub(crate) async fn requests(
     ending: CancellationToken,
 ) {
     let stream = TokioIo::new(with_write_timeout(stream, limits.answer));
+    let asked = Arc::new(AtomicBool::new(false));
+    let service = Asked { service, asked: asked.clone(), ending: ending.clone() };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
@@ -201,8 +206,39 @@ pub(crate) async fn requests(
         _ = connection.as_mut() => false,
         () = ending.cancelled() => true,
     };
-    if is_ending {
-        connection.as_mut().graceful_shutdown();
-        let _ = connection.await;
+    if !is_ending {
+        return;
+    }
+    // A connection that nothing was read of would be closed at once, with the request that is on its way.
+    if !asked.load(Ordering::Relaxed) && timeout(FIRST, connection.as_mut()).await.is_ok() {
+        return;
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
+/// A service that knows whether it was asked anything. Once the server ends, each answer is the last one of its connection.
+#[derive(Clone)]
+struct Asked<S> {
+    service: S,
+    asked: Arc<AtomicBool>,
+    ending: CancellationToken,
+}
+
+impl<S: Answers> hyper::service::Service<hyper::Request<Incoming>> for Asked<S> {
+    type Response = Response<S::Answer>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        self.asked.store(true, Ordering::Relaxed);
+        let (mut service, ending) = (self.service.clone(), self.ending.clone());
+        Box::pin(async move {
+            let mut response = service.call(request).await?;
+            if ending.is_cancelled() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response)
+        })
     }
 }

@@ -73,7 +73,7 @@ impl Listener {
     /// What the system says; `InvalidInput` for another address, where what is sent would be open to others.
     pub fn loopback(address: SocketAddr) -> io::Result<Self> {
         if !address.ip().is_loopback() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a loopback address"));
+            return Err(not_loopback());
         }
         Self::tcp(address, None)
     }
@@ -96,8 +96,24 @@ impl Listener {
         Self::tcp(address, Some(identity))
     }
 
+    /// A socket that listens already, with TLS or without.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; `InvalidInput` for an address that is not of the loopback interface, without TLS and without a
+    /// proxy in front of it that has it.
+    pub fn given(listener: TcpListener, identity: Option<Identity>, is_behind_proxy: bool) -> io::Result<Self> {
+        if identity.is_none() && !is_behind_proxy && !listener.local_addr()?.ip().is_loopback() {
+            return Err(not_loopback());
+        }
+        Self::of(listener, identity)
+    }
+
     fn tcp(address: SocketAddr, identity: Option<Identity>) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+        Self::of(TcpListener::bind(address)?, identity)
+    }
+
+    fn of(listener: TcpListener, identity: Option<Identity>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok(Self { socket: Listening::Tcp { listener, address, identity } })
@@ -130,6 +146,10 @@ impl Listener {
         listener.set_nonblocking(true)?;
         Ok(Self { socket: Listening::Local { listener, socket } })
     }
+}
+
+fn not_loopback() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a loopback address")
 }
 
 /// What clients are given: an URL, or the path of the socket.

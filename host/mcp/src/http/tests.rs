@@ -37,7 +37,7 @@ async fn after(sent: &str) -> String {
     let listener = Listener::loopback("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.to_string().replace("http://", "").replace("/mcp", "");
     let soon = Duration::from_millis(50);
-    let limits = Limits { connections: 2, head: soon, body: soon, answer: soon };
+    let limits = Limits { connections: 2, head: soon, body: soon, answer: soon, ..Limits::default() };
     let (end, ended) = oneshot::channel::<()>();
     let served = tokio::spawn(async move {
         let threads = Threads::new(2)?;

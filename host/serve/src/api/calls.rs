@@ -56,11 +56,12 @@ async fn make(
 ) -> Result<Response<Body>, Problem> {
     let Asked { arguments, within } = if bytes.is_empty() { parse(b"{}") } else { parse(bytes) }?;
     let layer = within.as_ref().map(narrowed).transpose()?;
-    server.accepts_work().await?;
+    let is_async = wants_async(headers);
+    if is_async { server.accepts_work().await } else { server.accepts_requests().await }?;
     let tenant = caller.tenant()?;
     tenant.ledger.admit(now()).await.map_err(|refused| Problem::refused(&refused, now()))?;
     let opened = server.tenants.opened(tenant).await?;
-    if wants_async(headers) {
+    if is_async {
         let work = Work::Call { tool: name, arguments: Json::Object(arguments), within };
         return server.runs.begin(server, caller, opened, work).await;
     }

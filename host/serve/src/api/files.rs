@@ -90,7 +90,7 @@ pub(super) async fn write(
     let text = String::from_utf8(bytes.to_vec()).map_err(|_| {
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_text", "a file of a workspace is UTF-8 text")
     })?;
-    server.accepts_work().await?;
+    server.accepts_requests().await?;
     let size = text.len();
     let shown = path.clone();
     with_files(&server, &caller, move |opened, tenant, grant| {

@@ -53,7 +53,7 @@ pub(super) async fn upload(
 /// Takes an archive in force as the project of a tenant.
 pub(super) async fn put_project(server: &Server, tenant: &Arc<Tenant>, body: Body) -> Answer {
     let bytes = read(body, MAX_ARCHIVE).await?;
-    server.accepts_work().await?;
+    server.accepts_requests().await?;
     let digest = server.tenants.upload(tenant, &bytes).await?;
     let details = json!({"project": digest});
     Ok(noted(answer(StatusCode::OK, &json!({"tenant": tenant.id(), "digest": digest})), details))

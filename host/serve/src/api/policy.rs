@@ -65,7 +65,7 @@ pub(super) async fn dry_run(
     let tenant = caller.tenant()?;
     let (wider, narrower) = match (harness_md, layer) {
         (Some(text), None) => {
-            server.accepts_work().await?;
+            server.accepts_requests().await?;
             let opened = server.tenants.opened(tenant).await?;
             let loaded = opened.project.loaded();
             let look = move |new: &Registry| {
