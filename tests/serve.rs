@@ -16,6 +16,8 @@
 //! - `openapi`: the description of the interface for programs
 //! - `page`: what docs/serve.md and docs/api.md show
 //! - `policy`: dry runs of a policy, and plugins
+//! - `remote`: commands that a server executes, beside those of the own machine
+//! - `remote_hostile`: the same with servers that do harm
 //! - `retention`: what is kept no longer
 //! - `runs`: runs of agents, their events, and questions to people
 //! - `sessions`: sessions, further turns and replays
@@ -77,6 +79,10 @@ mod page;
 mod policy;
 #[path = "cli/project.rs"]
 mod project;
+#[path = "serve/remote.rs"]
+mod remote;
+#[path = "serve/remote_hostile.rs"]
+mod remote_hostile;
 #[path = "serve/retention.rs"]
 mod retention;
 #[path = "serve/runs.rs"]

@@ -397,6 +397,8 @@ fn help() {
       serve        Serve many tenants over HTTP, each with its own project, policy, secrets, budgets and
                    record
       admin        Administer a server: tenants, their projects, keys and secrets, and backups
+      approvals    List, show, approve and deny calls that wait for confirmation on a server
+      usage        Print what a tenant of a server has used of its budgets
       lock         Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected
       plugin       Add, review, pin and update plugins from elsewhere, and write your own
       policy       Print the grant of a tool, compare two policies, or find the least policy for a call
@@ -410,14 +412,17 @@ fn help() {
       help         Print this message or the help of the given subcommand(s)
 
     Options:
-      -C, --project <DIR>  Use the project in this folder, which holds `.harness`. Default: the current
-                           folder, or the nearest folder above it that holds `.harness`
-          --policy <FILE>  Use this host policy, which narrows the project's policy. Default:
-                           `/etc/harness/policy.yaml`, if it exists
-          --color <WHEN>   Choose when to print in color [default: auto] [possible values: auto, always,
-                           never]
-      -h, --help           Print help
-      -V, --version        Print version
+      -C, --project <DIR>    Use the project in this folder, which holds `.harness`. Default: the
+                             current folder, or the nearest folder above it that holds `.harness`
+          --policy <FILE>    Use this host policy, which narrows the project's policy. Default:
+                             `/etc/harness/policy.yaml`, if it exists
+          --server <URL>     Let this server execute the command, with the project of the key's tenant.
+                             The key is read from `HARNESS_API_KEY`
+          --key-file <FILE>  Read the key for `--server` from this file
+          --color <WHEN>     Choose when to print in color [default: auto] [possible values: auto,
+                             always, never]
+      -h, --help             Print help
+      -V, --version          Print version
 
     Exit codes: 0 completed, 1 the script or a check failed, 2 invalid arguments, artifact or policy, 3
     denied, 4 over a limit, 5 host fault.
@@ -441,12 +446,15 @@ fn help() {
           --policy <FILE>    Use this host policy, which narrows the project's policy. Default:
                              `/etc/harness/policy.yaml`, if it exists
           --workspace <DIR>  Folder that the tool works in. Default: the folder that holds `.harness`
-          --color <WHEN>     Choose when to print in color [default: auto] [possible values: auto,
-                             always, never]
+          --server <URL>     Let this server execute the command, with the project of the key's tenant.
+                             The key is read from `HARNESS_API_KEY`
           --within <RULES>   Narrow the call by these rules, written like `capabilities:` in YAML:
                              literal, `@FILE`, or `-` for standard input. Keys that are not given stay
                              as in the policy
           --json             Print outcome, result, content, usage and error as one JSON object
+          --key-file <FILE>  Read the key for `--server` from this file
+          --color <WHEN>     Choose when to print in color [default: auto] [possible values: auto,
+                             always, never]
           --explain          Print the grant, the usage and the cost of each host call to standard error
           --confirm <TOOL>   Confirm all calls of this tool in advance; may be repeated. Without it,
                              calls that need confirmation are confirmed at the terminal, and denied if

@@ -34,6 +34,9 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) place: ProjectArgs,
 
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+
     /// Choose when to print in color.
     #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
     pub(crate) color: Color,
@@ -53,6 +56,18 @@ pub(crate) struct ProjectArgs {
     /// Use this host policy, which narrows the project's policy. Default: `/etc/harness/policy.yaml`, if it exists.
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) policy: Option<PathBuf>,
+}
+
+/// The server that executes the command, where none of this machine does.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServerArgs {
+    /// Let this server execute the command, with the project of the key's tenant. The key is read from `HARNESS_API_KEY`.
+    #[arg(long, value_name = "URL", global = true)]
+    pub(crate) server: Option<String>,
+
+    /// Read the key for `--server` from this file.
+    #[arg(long, value_name = "FILE", global = true, requires = "server")]
+    pub(crate) key_file: Option<PathBuf>,
 }
 
 /// How an agent's turn is printed.
@@ -133,6 +148,11 @@ pub(crate) enum Command {
     /// Administer a server: tenants, their projects, keys and secrets, and backups.
     #[command(subcommand)]
     Admin(super::admin::Admin),
+    /// List, show, approve and deny calls that wait for confirmation on a server.
+    #[command(subcommand)]
+    Approvals(super::remote::approvals::Approvals),
+    /// Print what a tenant of a server has used of its budgets.
+    Usage(super::remote::usage::Usage),
     /// Write `harness.lock`. Artifacts and MCP servers that differ from it are rejected.
     Lock(Lock),
     /// Add, review, pin and update plugins from elsewhere, and write your own.

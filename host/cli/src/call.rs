@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use harness_artifact::located::Located;
 use harness_artifact::policy::layer;
+use harness_artifact::tool::Tool;
 use harness_artifact::{escape, json};
 use harness_dispatch::{self as dispatch, CallError, CallReport, Options, Project, Run, Verdict, as_json};
 use harness_policy::layer::Layer;
@@ -75,6 +76,11 @@ pub(crate) fn run(command: &Call, place: &ProjectArgs, printer: &Printer) -> Res
 
 /// Rules as `--within` takes them.
 pub(crate) fn narrowing(given: &str, printer: Printer) -> Result<Layer, Exit> {
+    rules(given, printer).map(|(layer, _)| layer)
+}
+
+/// The same with their text.
+pub(crate) fn rules(given: &str, printer: Printer) -> Result<(Layer, String), Exit> {
     let text = input::text(given).map_err(|message| {
         printer.error(&message, &[], Some("give rules as in `capabilities:`, such as `fs: { read: [docs] }`"));
         Exit::Usage
@@ -83,7 +89,7 @@ pub(crate) fn narrowing(given: &str, printer: Printer) -> Result<Layer, Exit> {
     for diagnostic in &diagnostics {
         printer.problem(diagnostic, &diagnostic.render(Some(&text), printer.color()));
     }
-    layer.ok_or(Exit::Usage)
+    layer.map(|layer| (layer, text)).ok_or(Exit::Usage)
 }
 
 /// Prints the result, or why there is none.
@@ -148,7 +154,7 @@ fn blocked_by(report: &CallReport) -> Option<String> {
 }
 
 /// The calls that led to an error, where there is more than one.
-fn stack(failure: &Failure, printer: Printer) {
+pub(crate) fn stack(failure: &Failure, printer: Printer) {
     if failure.stack.len() < 2 {
         return;
     }
@@ -192,11 +198,7 @@ impl Asked {
     /// Reports which arguments pass that the tool does not declare.
     fn tell_undeclared(&self, project: &Project, printer: Printer) {
         let (None, Ok(tool)) = (&self.refused, project.tool(&self.call.name)) else { return };
-        for (name, meant) in tool.undeclared(&self.call.arguments).into_iter().take(MAX_TOLD) {
-            let (name, tool) = (quoted(name), quoted(&tool.name));
-            let hint = meant.map(|meant| format!(", did you mean {}?", quoted(meant))).unwrap_or_default();
-            printer.warning(&escape::line(&format!("{tool} does not declare the argument {name}{hint}")));
-        }
+        tell_undeclared(&tool, &self.call.arguments, printer);
     }
 
     /// Makes it, or has it recorded that it is not made.
@@ -205,6 +207,15 @@ impl Asked {
             Some(why) => project.refuse(self.call.clone(), why, run).await,
             None => project.make(self.call.clone(), run).await,
         }
+    }
+}
+
+/// Reports which arguments pass that a tool does not declare.
+pub(crate) fn tell_undeclared(tool: &Tool, arguments: &Json, printer: Printer) {
+    for (name, meant) in tool.undeclared(arguments).into_iter().take(MAX_TOLD) {
+        let (name, tool) = (quoted(name), quoted(&tool.name));
+        let hint = meant.map(|meant| format!(", did you mean {}?", quoted(meant))).unwrap_or_default();
+        printer.warning(&escape::line(&format!("{tool} does not declare the argument {name}{hint}")));
     }
 }
 

@@ -27,12 +27,18 @@ pub(crate) fn allowed(grant: &Grant, policy: &ProjectPolicy) -> Vec<Agreed> {
 
 /// The rules of one key in a line.
 pub(crate) fn line(agreed: &Agreed) -> String {
-    let rules = escape::line(&agreed.rules.join(", ")).into_owned();
-    match (agreed.rules.is_empty(), agreed.whole) {
+    rules_line(&agreed.rules, agreed.whole)
+}
+
+/// The same of rules that are not in a grant here. `whole`: whether they are all that is allowed.
+pub(crate) fn rules_line(rules: &[impl AsRef<str>], whole: bool) -> String {
+    let shown: Vec<&str> = rules.iter().map(AsRef::as_ref).collect();
+    let shown = escape::line(&shown.join(", ")).into_owned();
+    match (rules.is_empty(), whole) {
         (true, true) => "nothing".to_owned(),
-        (false, true) => rules,
+        (false, true) => shown,
         (true, false) => "what all layers cover".to_owned(),
-        (false, false) => format!("{rules}, and what else all layers cover"),
+        (false, false) => format!("{shown}, and what else all layers cover"),
     }
 }
 

@@ -31,6 +31,7 @@ mod policy;
 mod printer;
 mod progress;
 mod project;
+mod remote;
 mod run;
 mod schema;
 mod serve;
@@ -50,7 +51,7 @@ use clap::Parser;
 
 use harness_sandbox::outcome::LimitKind;
 
-use args::{Arguments, Audit, Color, Command, Deploy, Fire, Listing, ProjectArgs, Talk};
+use args::{Arguments, Audit, Color, Command, Deploy, Fire, Listing, ProjectArgs, ServerArgs, Talk};
 use exit::Exit;
 use harness_dispatch::as_json;
 use printer::{Printer, Reported};
@@ -93,18 +94,21 @@ fn printed(error: &clap::Error) -> Exit {
 }
 
 fn dispatch(arguments: Arguments, printer: Printer) -> Exit {
-    let Arguments { place, command, .. } = arguments;
-    if let Command::Fire(fire @ Fire { format: Some(client), .. }) = &command {
+    let Arguments { place, server, command, .. } = arguments;
+    if let (Command::Fire(fire @ Fire { format: Some(client), .. }), None) = (&command, &server.server) {
         return client::run(*client, fire, &place, printer);
     }
-    execute(&command, &place, &printer).unwrap_or_else(|exit| {
+    execute(&command, &place, &server, &printer).unwrap_or_else(|exit| {
         report_rejected(&command, exit, printer);
         exit
     })
 }
 
 /// Runs the command. An error is that nothing was done, which was reported.
-fn execute(command: &Command, place: &ProjectArgs, printer: &Printer) -> Result<Exit, Exit> {
+fn execute(command: &Command, place: &ProjectArgs, server: &ServerArgs, printer: &Printer) -> Result<Exit, Exit> {
+    if let Some(url) = &server.server {
+        return remote::run(command, url, server, place, *printer);
+    }
     // `init` makes it, where it is not there.
     if !matches!(command, Command::Init(_)) {
         project::named(place, *printer)?;
@@ -129,6 +133,7 @@ fn execute(command: &Command, place: &ProjectArgs, printer: &Printer) -> Result<
         Command::Lock(command) => lock::run(command, place, printer),
         Command::Audit(command) => audit::run(command, place, printer)?,
         Command::Mcp(command) => mcp::run(command, place, *printer)?,
+        Command::Approvals(_) | Command::Usage(_) => return Err(remote::needed(*printer)),
         Command::Serve(command) => serve::run(command, place, *printer)?,
         Command::Admin(command) => admin::run(command, *printer)?,
         Command::Plugin(command) => plugin::run(command, place, *printer)?,
@@ -147,6 +152,7 @@ fn report_rejected(command: &Command, exit: Exit, printer: Printer) {
     let (outcome, kind) = match exit {
         Exit::Usage => ("rejected", "usage"),
         Exit::Denied => ("denied", "denied"),
+        Exit::Busy => ("busy", "busy"),
         // The time was over before the script was loaded.
         Exit::Limited => ("limited", LimitKind::Deadline.name()),
         _ => ("fault", "fault"),

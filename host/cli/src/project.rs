@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use harness_artifact::diagnostic::{Diagnostic, Severity};
 use harness_artifact::event::Event;
 use harness_artifact::lint;
+use harness_artifact::tool::Parameter;
 use harness_capability::env::Variables;
 use harness_capability::system::System;
 use harness_dispatch::confinement;
@@ -247,7 +248,8 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
         CallError::Arguments { tool, errors, pre, .. } => {
             pre.iter().for_each(|dispatch| super::call::report::dispatch(dispatch, printer));
             let causes: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            printer.error(&error.to_string(), &causes, Some(&usage(tool, registry)));
+            let parameters = registry.tool(tool).map(|tool| tool.parameters.list.as_slice()).unwrap_or_default();
+            printer.error(&error.to_string(), &causes, Some(&usage(tool, parameters)));
             Exit::Usage
         }
         CallError::Script(failure) => {
@@ -277,8 +279,7 @@ pub(crate) fn refuse(error: &CallError, registry: &Registry, printer: Printer) -
 }
 
 /// How to call a tool, in one line.
-fn usage(name: &str, registry: &Registry) -> String {
-    let parameters = registry.tool(name).map(|tool| tool.parameters.list.as_slice()).unwrap_or_default();
+pub(crate) fn usage(name: &str, parameters: &[Parameter]) -> String {
     let words = parameters.iter().map(|parameter| {
         let pair = format!("{}={}", parameter.name, parameter.kind.word().to_uppercase());
         if *parameter.required { pair } else { format!("[{pair}]") }

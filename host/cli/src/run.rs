@@ -23,7 +23,7 @@ mod editor;
 mod events;
 mod history;
 mod recorded;
-mod watch;
+pub(crate) mod watch;
 
 use came::Came;
 pub(crate) use came::print_rejected;

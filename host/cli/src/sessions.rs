@@ -1,7 +1,7 @@
 //! `harness sessions`: what was recorded of sessions with agents.
 
-mod list;
-mod replay;
+pub(crate) mod list;
+pub(crate) mod replay;
 mod show;
 
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 //! `harness tools`: what a model would see.
 
 use harness_artifact::escape;
+use harness_artifact::tool::Parameter;
 use serde_json::json;
 
 use super::args::{ProjectArgs, Tools};
@@ -30,28 +31,38 @@ pub(crate) fn run(command: &Tools, place: &ProjectArgs, printer: &Printer) -> Ex
     } else {
         let mut text = String::new();
         for tool in tools {
-            let parameters = tool.parameters.list.iter().map(|parameter| {
-                let mark = if *parameter.required { "" } else { "?" };
-                format!("{}{mark}: {}", parameter.name, parameter.kind.word())
-            });
-            let parameters: Vec<String> = parameters.collect();
-            let (name, parameters) = (escape::line(&tool.name), parameters.join(", "));
-            text.push_str(&format!("{name}({})  {}\n", escape::line(&parameters), escape::line(&tool.source.file)));
-            // The first line of prose; a heading only repeats the name.
-            let mut prose = tool.description.lines().map(str::trim).filter(|line| !line.is_empty());
-            if let Some(line) = prose.clone().find(|line| !line.starts_with('#')).or_else(|| prose.next()) {
-                text.push_str(&format!("    {}\n", escape::line(line)));
-            }
+            text.push_str(&as_line(&tool.name, &tool.parameters.list, &tool.source.file, &tool.description));
         }
         for one in refused() {
             let (name, by, reason) = (escape::line(&one.name), escape::line(&one.by), escape::line(&one.reason));
             text.push_str(&format!("{name}  {}\n    rejected by hook `{by}`: {reason}\n", escape::line(&one.at)));
         }
-        if text.is_empty() {
-            printer.say("no tools: write one in `.harness/tools/`, or run `harness init`");
-        } else {
-            printer.data(&text);
-        }
+        print_text(&text, *printer);
     }
     if registry.diagnostics().has_errors() { Exit::Usage } else { Exit::Completed }
+}
+
+/// A tool for a person: its name and parameters, its file, and the first line of its description.
+pub(crate) fn as_line(name: &str, parameters: &[Parameter], file: &str, description: &str) -> String {
+    let parameters = parameters.iter().map(|parameter| {
+        let mark = if *parameter.required { "" } else { "?" };
+        format!("{}{mark}: {}", parameter.name, parameter.kind.word())
+    });
+    let parameters = parameters.collect::<Vec<_>>().join(", ");
+    let mut text = format!("{}({})  {}\n", escape::line(name), escape::line(&parameters), escape::line(file));
+    // The first line of prose; a heading only repeats the name.
+    let mut prose = description.lines().map(str::trim).filter(|line| !line.is_empty());
+    if let Some(line) = prose.clone().find(|line| !line.starts_with('#')).or_else(|| prose.next()) {
+        text.push_str(&format!("    {}\n", escape::line(line)));
+    }
+    text
+}
+
+/// Prints the lines of tools.
+pub(crate) fn print_text(lines: &str, printer: Printer) {
+    if lines.is_empty() {
+        printer.say("no tools: write one in `.harness/tools/`, or run `harness init`");
+    } else {
+        printer.data(lines);
+    }
 }

@@ -15,6 +15,7 @@
 //! - `journal`: the audit log of the server itself
 //! - [`backup`]: copies of everything, what is wrong with one, and a data folder that is made of one
 //! - [`metrics`]: what is counted
+//! - [`client`], [`remote`]: clients of the interfaces of the operator and of tenants
 //!
 //! What a call may do is decided below: the class's host policy, the project's policy and the rules of tenant, key and call
 //! are layers of one grant. What is here decides who asks, how often, and what for.
@@ -36,6 +37,7 @@ pub mod metrics;
 pub mod problem;
 pub mod rate;
 pub mod record;
+pub mod remote;
 pub mod role;
 mod runs;
 pub mod seal;
@@ -43,4 +45,5 @@ pub mod server;
 pub mod tenant;
 pub mod tenants;
 
+pub use runs::ANSWERED_LATER;
 pub use server::{CONNECTIONS, Doors, FirstKey, Server, Settings};

@@ -3,6 +3,7 @@
 //! A run has a record and a log in the store: a line for each event, in order, and `end` as the last. Both are there before
 //! the request is answered. Who reads the log sees the same, at whichever moment, as often as wanted.
 //!
+//! - `activity`: what was done in a turn
 //! - `asks`: questions whether calls may be made
 //! - `events`: the log of a run
 //! - `job`: a run that is under way
@@ -10,6 +11,7 @@
 //! - `sessions`: what is recorded of turns
 //! - `retention`: the removal of what is kept no longer
 
+mod activity;
 mod asks;
 mod events;
 mod job;
@@ -31,6 +33,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_util::sync::CancellationToken;
 
+pub use self::asks::ANSWERED_LATER;
 pub(crate) use self::asks::{APPROVALS, Approval, NobodyWaits};
 use self::events::LogWriter;
 use self::job::Job;

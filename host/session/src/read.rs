@@ -92,7 +92,15 @@ pub fn names(folder: &Path) -> Result<Vec<String>, ReadError> {
 ///
 /// Where it is none's, or several ones'.
 pub fn find(folder: &Path, wanted: &str) -> Result<String, ReadError> {
-    let mut names = names(folder)?;
+    choose(names(folder)?, wanted)
+}
+
+/// The same among names, the newest first.
+///
+/// # Errors
+///
+/// As for [`find`].
+pub fn choose(mut names: Vec<String>, wanted: &str) -> Result<String, ReadError> {
     if wanted == "latest" {
         return names.into_iter().next().ok_or(ReadError::None);
     }

@@ -12,7 +12,7 @@ use super::watch::Watch;
 
 impl OutputForm {
     /// Prints what came of a command, where it is for programs.
-    pub(super) fn print(self, printer: Printer, mut came: Json) {
+    pub(crate) fn print(self, printer: Printer, mut came: Json) {
         match self {
             Self::Text => {}
             Self::Json => printer.json(&came),

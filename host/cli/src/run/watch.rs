@@ -167,13 +167,13 @@ impl Watch {
 }
 
 /// A time as a person says it.
-fn rough(time: Duration) -> String {
+pub(crate) fn rough(time: Duration) -> String {
     let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
     if time < Duration::from_secs(1) { format!("{} ms", time.as_millis()) } else { format!("{seconds} s") }
 }
 
 /// Arguments, as far as they are shown.
-fn short(arguments: &str) -> String {
+pub(crate) fn short(arguments: &str) -> String {
     match arguments.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", arguments.get(..end).unwrap_or_default()),
         None => arguments.to_owned(),
@@ -196,7 +196,7 @@ fn denied<'a>(called: &Result<&'a CallReport, &CallError>, content: &'a str) -> 
 }
 
 /// Why something failed: the first line, whole.
-fn first(reason: &str) -> String {
+pub(crate) fn first(reason: &str) -> String {
     match reason.trim_end().split_once('\n') {
         Some((first, _)) => format!("{} …", first.trim_end()),
         None => reason.trim_end().to_owned(),

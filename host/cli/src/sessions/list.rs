@@ -49,7 +49,7 @@ fn outcome(timeline: &Timeline) -> &str {
     last.or_else(kept_back).map_or("nothing asked", |span| span.word.as_str())
 }
 
-fn line(name: &str, recording: &Recording) -> String {
+pub(crate) fn line(name: &str, recording: &Recording) -> String {
     let timeline = Timeline::of(recording);
     let turns = count(timeline.totals.turns, "turn", "turns");
     let model = recording.header.model.as_deref().unwrap_or("-");
@@ -64,7 +64,7 @@ fn line(name: &str, recording: &Recording) -> String {
     format!("{name}  {when}  {model}  {turns}, {outcome}  {shown}")
 }
 
-fn as_json(name: &str, recording: &Recording) -> Json {
+pub(crate) fn as_json(name: &str, recording: &Recording) -> Json {
     let timeline = Timeline::of(recording);
     let header = &recording.header;
     json!({

@@ -1,11 +1,12 @@
 //! `harness sessions replay`.
 
+use harness_artifact::escape;
 use harness_dispatch::Options;
 use harness_dispatch::confinement;
-use harness_session::replay::{self, Difference, Replayed};
+use harness_session::replay;
 use harness_session::text::count;
 use harness_wall::confine::Plan;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::super::args::ProjectArgs;
 use super::super::exit::Exit;
@@ -37,49 +38,64 @@ pub(super) fn run(command: &Replay, place: &ProjectArgs, printer: Printer) -> Ex
         }
         Err(exit) => return exit,
     };
-    if command.json {
+    print(&name, &replayed.to_json(), command.json, printer)
+}
+
+/// Prints what a replay showed.
+pub(crate) fn print(name: &str, found: &Json, as_json: bool, printer: Printer) -> Exit {
+    if as_json {
         let mut report = json!({ "session": name });
-        if let (Some(report), serde_json::Value::Object(found)) = (report.as_object_mut(), replayed.to_json()) {
-            report.extend(found);
+        if let (Some(report), Json::Object(found)) = (report.as_object_mut(), found) {
+            report.extend(found.clone());
         }
         printer.json(&report);
     } else {
-        report(&name, &replayed, printer);
+        report(name, found, printer);
     }
-    if replayed.differences.is_empty() { Exit::Completed } else { Exit::Failed }
+    if found.get("same") == Some(&Json::Bool(true)) { Exit::Completed } else { Exit::Failed }
 }
 
-fn report(name: &str, replayed: &Replayed, printer: Printer) {
-    for (file, change) in &replayed.artifacts {
-        printer.warning(&format!("`{file}` was {change} since"));
+fn report(name: &str, found: &Json, printer: Printer) {
+    let text = |of: &Json, key: &str| of.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
+    let list = |of: &Json, key: &str| of.get(key).and_then(Json::as_array).cloned().unwrap_or_default();
+    for artifact in list(found, "artifacts") {
+        printer.warning(&escape::line(&format!(
+            "`{}` was {} since",
+            text(&artifact, "file"),
+            text(&artifact, "change")
+        )));
     }
-    if replayed.interpreter {
+    if found.get("other_interpreter") == Some(&Json::Bool(true)) {
         printer.warning("the interpreter has changed");
     }
-    let compared = &replayed.compared;
+    let number = |of: Option<&Json>, key: &str| of.and_then(|of| of.get(key)?.as_u64()).unwrap_or_default();
+    let compared = found.get("compared");
     let counts = format!(
         "{}, {}, {}, {}, {}",
-        count(compared.turns, "turn", "turns"),
-        count(compared.replies, "request", "requests"),
-        count(compared.calls, "call", "calls"),
-        count(compared.events, "event", "events"),
-        count(compared.scripts, "run of a script", "runs of scripts"),
+        count(number(compared, "turns"), "turn", "turns"),
+        count(number(compared, "replies"), "request", "requests"),
+        count(number(compared, "calls"), "call", "calls"),
+        count(number(compared, "events"), "event", "events"),
+        count(number(compared, "scripts"), "run of a script", "runs of scripts"),
     );
-    if replayed.unfinished > 0 {
-        let turns = count(replayed.unfinished, "turn", "turns");
+    let unfinished = number(Some(found), "unfinished_turns");
+    if unfinished > 0 {
+        let turns = count(unfinished, "turn", "turns");
         printer.say(&format!("note: {turns} did not end in the recording and is compared up to that point"));
     }
-    if replayed.differences.is_empty() {
+    let differences = list(found, "differences");
+    if differences.is_empty() {
         return printer.data(&format!("{name}: replay matches: {counts}"));
     }
-    let differences = count(replayed.differences.len() as u64, "difference", "differences");
-    let mut text = format!("{name}: {differences} in {counts}\n");
-    for Difference { place, what, fields } in &replayed.differences {
-        text.push_str(&format!("\n{place}: {what}\n"));
-        for field in fields {
-            text.push_str(&format!("  {}: {}\n", field.name, field.recorded));
-            text.push_str(&format!("  {:>width$}  {}\n", "now", field.now, width = field.name.len()));
+    let number_of = count(differences.len() as u64, "difference", "differences");
+    let mut lines = format!("{name}: {number_of} in {counts}\n");
+    for one in &differences {
+        lines.push_str(&format!("\n{}: {}\n", text(one, "place"), text(one, "what")));
+        for field in list(one, "fields") {
+            let name = text(&field, "name");
+            lines.push_str(&format!("  {name}: {}\n", text(&field, "recorded")));
+            lines.push_str(&format!("  {:>width$}  {}\n", "now", text(&field, "now"), width = name.len()));
         }
     }
-    printer.data(&text);
+    printer.data(&lines);
 }

@@ -29,12 +29,16 @@ pub(super) async fn tools(State(server): State<Arc<Server>>, Extension(caller): 
     let loaded = opened.project.loaded();
     let allowed = |tool: &&Arc<Tool>| loaded.policy().tools.decide(&tool.name).is_ok();
     let tools: Vec<Json> = loaded.registry().tools().iter().filter(allowed).map(|tool| shown(tool)).collect();
-    Ok(answer(StatusCode::OK, &json!({"tools": tools})))
+    let refused = loaded.registry().refused().iter().filter(|one| one.kind == "tool");
+    let refused: Vec<Json> =
+        refused.map(|one| json!({"name": one.name, "by": one.by, "reason": one.reason, "file": one.at})).collect();
+    Ok(answer(StatusCode::OK, &json!({"tools": tools, "refused": refused})))
 }
 
 fn shown(tool: &Tool) -> Json {
     let (description, parameters) = tool.offered();
-    let mut shown = json!({"name": tool.name, "description": description, "parameters": parameters});
+    let mut shown =
+        json!({"name": tool.name, "description": description, "parameters": parameters, "file": &*tool.source.file});
     if let (Some(shown), Some(returns)) = (shown.as_object_mut(), &tool.returns) {
         shown.insert("returns".to_owned(), returns.json().clone());
     }

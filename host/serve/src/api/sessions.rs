@@ -76,6 +76,10 @@ pub(super) async fn show(
     let id = id.unwrap_or(&name).to_owned();
     let folder = visible(&server, &caller, &id).await?;
     let prices = prices(&server, &caller).await;
+    let shown: serde_json::Map<String, Json> = prices
+        .iter()
+        .map(|(name, (input, output))| (name.clone(), json!({"input": input, "output": output})))
+        .collect();
     let timeline = {
         let id = id.clone();
         off_thread(move || {
@@ -85,7 +89,7 @@ pub(super) async fn show(
     };
     let timeline = timeline.await??;
     if !is_page {
-        return Ok(answer(StatusCode::OK, &json!({"id": id, "timeline": timeline.to_json()})));
+        return Ok(answer(StatusCode::OK, &json!({"id": id, "timeline": timeline.to_json(), "prices": shown})));
     }
     let mut response = of_kind("text/html; charset=utf-8", Body::from(html::render(&timeline)));
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, SHOWN_ONLY);

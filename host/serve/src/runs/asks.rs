@@ -210,6 +210,10 @@ impl Confirmer for Asks {
     }
 }
 
+/// What a client can do whose call needs confirmation, and that waits for its answer.
+pub const ANSWERED_LATER: &str =
+    "send the call with `Prefer: respond-async`, and let a key with the role `approver` answer";
+
 /// Confirms nothing: a request that waits for its answer has nobody to ask.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NobodyWaits;
@@ -220,6 +224,6 @@ impl Confirmer for NobodyWaits {
     }
 
     fn without(&self, _: &str) -> String {
-        "send the call with `Prefer: respond-async`, and let a key with the role `approver` answer".to_owned()
+        ANSWERED_LATER.to_owned()
     }
 }

@@ -17,6 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
+use super::activity;
 use super::asks::{Approval, Asks};
 use super::events::{LogWriter, MAX_EVENT};
 use super::resume::{Begun, Rest, outcome_of};
@@ -255,10 +256,13 @@ impl Job {
                     Task::Rest(turn) => session.continue_turn(turn).await,
                 };
                 let usage = session.usage();
+                let warning = turn.as_ref().ok().and_then(|turn| turn.warning.clone());
+                let result = outcome(&turn.map(|turn| (turn.text, turn.rounds)), usage);
+                let result = activity::with(result, &session, warning.as_deref());
                 let ended = session.end().await;
                 drop(ended);
                 tenant.ledger.spend(now(), Resource::Tokens, usage.input_tokens.saturating_add(usage.output_tokens));
-                outcome(&turn.map(|turn| (turn.text, turn.rounds)), usage)
+                result
             }
             Err(error) => outcome(&Err(error), Usage::default()),
         };
