@@ -25,6 +25,7 @@
 //! - `doctor`: `harness serve doctor`
 //! - `kills`: a server that is killed under load
 //! - `unit`: the unit of systemd that packages have
+//! - `webhooks`: what is sent to receivers of tenants, and what they try
 //! - `start`: start, end and the death of the process
 
 #![expect(
@@ -97,3 +98,5 @@ mod start;
 mod unit;
 #[path = "mcp/web.rs"]
 mod web;
+#[path = "serve/webhooks.rs"]
+mod webhooks;

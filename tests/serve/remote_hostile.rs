@@ -14,18 +14,18 @@ const KEY: &str = "hk_0123456789abcdef_the-secret-of-the-tests";
 
 /// A request as a server got it: its line, its headers in lower case, its body.
 #[derive(Debug)]
-struct Asked {
-    line: String,
+pub(crate) struct Asked {
+    pub(crate) line: String,
     headers: Vec<(String, String)>,
-    body: String,
+    pub(crate) body: String,
 }
 
 impl Asked {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
     }
 
-    fn read(stream: &mut BufReader<TcpStream>) -> Self {
+    pub(crate) fn read(stream: &mut BufReader<TcpStream>) -> Self {
         let mut line = String::new();
         stream.read_line(&mut line).unwrap();
         let mut headers = Vec::new();
@@ -60,7 +60,7 @@ fn server(answers: Vec<Vec<u8>>) -> (String, Receiver<Asked>) {
     (url, receiver)
 }
 
-fn answer(status: &str, more: &str, kind: &str, body: &str) -> Vec<u8> {
+pub(crate) fn answer(status: &str, more: &str, kind: &str, body: &str) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nConnection: close\r\n{more}");
     format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }

@@ -61,6 +61,10 @@ pub struct TenantClass {
     pub budgets: Budgets,
     /// How long what has ended is kept.
     pub retention: Retention,
+    /// Webhooks of one tenant; none where nothing is said.
+    pub webhooks: Option<u32>,
+    /// Receivers of webhooks, as `HOST:PORT`, that need not be at a public address.
+    pub webhooks_inside: Vec<String>,
 }
 
 /// How long what has ended is kept. What is not there has its default.
@@ -133,6 +137,10 @@ keys! {
     given budgets: Budgets;
     /// How long what has ended is kept.
     given retention: Retention;
+    /// Webhooks of one tenant. Default: 0.
+    given webhooks: Between<0, 100>;
+    /// Receivers of webhooks, as `HOST:PORT`, that need not be at a public address. Default: none.
+    given webhooks_inside: Vec<String>;
 }
 
 keys! {
@@ -225,7 +233,17 @@ impl Read for TenantClass {
     fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
         let keys: ClassKeys<'_> = decoder.keys(field)?;
         let small = |n: u64| u32::try_from(n).ok();
+        let webhooks_inside: Vec<String> = keys.webhooks_inside.read(decoder).unwrap_or_default();
+        let is_place = |one: &String| {
+            one.rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
+        };
+        if let Some(wrong) = webhooks_inside.iter().find(|one| !is_place(one)) {
+            decoder.error(field, format!("`{wrong}` in `webhooks_inside` is not `HOST:PORT`"));
+        }
         Some(Self {
+            webhooks: keys.webhooks.read(decoder).and_then(|n| small(n.0)),
+            webhooks_inside,
             policy: keys.policy.located(decoder).map(|policy| policy.map(|policy| policy.0)),
             weight: keys.weight.read(decoder).and_then(|n| small(n.0)),
             concurrent_calls: keys.concurrent_calls.read(decoder).and_then(|n| small(n.0)),

@@ -20,7 +20,7 @@ pub mod message;
 mod ollama;
 mod openai;
 pub mod prose;
-mod public;
+pub mod public;
 mod reading;
 pub mod retry;
 pub mod script;

@@ -8,7 +8,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 /// The machine's resolver, with its public answers alone. A name with another one has none at all: where it leads must not
 /// depend on which of them is tried.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OnlyPublic;
+pub struct OnlyPublic;
 
 impl Resolve for OnlyPublic {
     fn resolve(&self, name: Name) -> Resolving {

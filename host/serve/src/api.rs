@@ -14,6 +14,7 @@
 //! - `files`: the files of a workspace
 //! - `chat`: agents as models, in the form of OpenAI's chat completions
 //! - `mcp`: the Model Context Protocol
+//! - `webhooks`: where events are sent
 //! - `openapi`: the description of the interface for programs
 //! - `health`: whether the server lives, is ready, and what it counts
 //! - `once`: requests that are repeated with the same `Idempotency-Key`
@@ -32,6 +33,7 @@ mod policy;
 mod reads;
 pub(crate) mod runs;
 mod sessions;
+mod webhooks;
 
 pub(crate) use self::chat::BUCKET as CHATS;
 pub(crate) use self::once::{BUCKET as ONCE, sweep};
@@ -53,7 +55,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use crate::journal::{Note, Refusal};
-use crate::problem::Problem;
+use crate::problem::{Exhausted, Problem};
 use crate::rate::Standing;
 use crate::role::{Action, Role};
 use crate::server::Server;
@@ -129,6 +131,15 @@ pub(crate) fn tenants(server: &Arc<Server>, names: Names) -> Router {
         .on("/v1/secrets/{name}", Action::WriteSecrets, put(own::set_secret).delete(own::remove_secret))
         .on("/v1/keys", Action::ManageKeys, get(own::keys).post(own::create_key))
         .on("/v1/keys/{id}", Action::ManageKeys, delete(own::remove_key))
+        .on("/v1/webhooks", Action::ManageWebhooks, get(webhooks::list).post(webhooks::create))
+        .on(
+            "/v1/webhooks/{id}",
+            Action::ManageWebhooks,
+            get(webhooks::show).patch(webhooks::change).delete(webhooks::remove),
+        )
+        .on("/v1/webhooks/{id}/secret", Action::ManageWebhooks, post(webhooks::rotate))
+        .on("/v1/webhooks/{id}/test", Action::ManageWebhooks, post(webhooks::test))
+        .on("/v1/webhooks/{id}/deliveries", Action::ManageWebhooks, get(webhooks::deliveries))
         .on("/v1/models", Action::Run, get(chat::models))
         .on("/v1/chat/completions", Action::Run, post(chat::complete))
         .on("/mcp", Action::Call, post(mcp::message).layer(Extension(names)));
@@ -229,7 +240,7 @@ async fn enter(
         return recorded(&server, &key, request, next).await;
     };
     let (rate, class) = (tenant.requests.rate(), tenant.class.clone());
-    let taken = tenant.requests.take(server.monotonic());
+    let (taken, id) = (tenant.requests.take(server.monotonic()), tenant.id());
     request.extensions_mut().insert(Caller { key, tenant: Some(tenant) });
     let (mut response, Standing { left, again }) = match taken {
         Ok(standing) => (next.run(request).await, standing),
@@ -239,6 +250,9 @@ async fn enter(
             (problem.into_response(), standing)
         }
     };
+    if let Some(Exhausted { budget, limit, resets }) = response.extensions().get::<Exhausted>().copied() {
+        server.webhooks.exhausted(&server, &id, budget, limit, resets).await;
+    }
     let policy = format!("\"requests\";q={};w=60", rate.per_minute);
     let now = format!("\"requests\";r={left};t={}", again.div_ceil(SECOND));
     for (name, value) in [(RATE_POLICY, policy), (RATE, now)] {

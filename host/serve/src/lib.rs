@@ -10,6 +10,7 @@
 //! - `runs`: turns of agents and asynchronous calls, which continue after the response
 //! - `api`: the HTTP interface
 //! - `mcp`: the Model Context Protocol
+//! - `webhooks`: what happens, sent to addresses that tenants name
 //! - `dashboard`: pages for people
 //! - [`problem`]: its errors
 //! - `journal`: the audit log of the server itself
@@ -44,6 +45,7 @@ pub mod seal;
 pub mod server;
 pub mod tenant;
 pub mod tenants;
+mod webhooks;
 
 pub use runs::ANSWERED_LATER;
 pub use server::{CONNECTIONS, Doors, FirstKey, Server, Settings};

@@ -24,12 +24,25 @@ struct Members {
     more: Map<String, Json>,
     /// Seconds until it is worth trying again.
     again: Option<u64>,
+    /// The budget that is used up.
+    exhausted: Option<Exhausted>,
+}
+
+/// A budget that is used up, in the response that says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exhausted {
+    /// Its name.
+    pub(crate) budget: &'static str,
+    /// What it allows.
+    pub(crate) limit: u64,
+    /// When its period ends, in milliseconds since 1970.
+    pub(crate) resets: u64,
 }
 
 impl Problem {
     /// An error with this status and word; `detail` is a sentence without a full stop.
     pub fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Self {
-        Self(Box::new(Members { status, kind, detail: detail.into(), more: Map::new(), again: None }))
+        Self(Box::new(Members { status, kind, detail: detail.into(), more: Map::new(), again: None, exhausted: None }))
     }
 
     /// With what to do about it.
@@ -90,7 +103,7 @@ impl Problem {
     /// A budget is used up.
     fn exceeded(exceeded: &Exceeded, now: u64) -> Self {
         let Exceeded { budget, limit, resets } = exceeded;
-        Self::new(
+        let mut problem = Self::new(
             StatusCode::TOO_MANY_REQUESTS,
             "budget_exceeded",
             format!("the budget `{budget}` of {limit} is used up"),
@@ -98,7 +111,9 @@ impl Problem {
         .with("limit", *budget)
         .with("set_by", "the class of the tenant")
         .with("resets", *resets)
-        .again(resets.saturating_sub(now).div_ceil(1000))
+        .again(resets.saturating_sub(now).div_ceil(1000));
+        problem.0.exhausted = Some(Exhausted { budget, limit: *limit, resets: *resets });
+        problem
     }
 
     /// A call is not admitted.
@@ -180,6 +195,9 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response<Body> {
         let mut response = Response::new(Body::from(self.as_json().to_string()));
         *response.status_mut() = self.0.status;
+        if let Some(exhausted) = self.0.exhausted {
+            response.extensions_mut().insert(exhausted);
+        }
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.0.status == StatusCode::UNAUTHORIZED {

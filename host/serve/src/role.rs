@@ -51,6 +51,8 @@ pub enum Action {
     WriteSecrets,
     /// Makes and removes keys of the own tenant.
     ManageKeys,
+    /// Names where events are sent.
+    ManageWebhooks,
 }
 
 impl Role {
@@ -73,8 +75,8 @@ impl Role {
     /// Whether a key of this role may ask for that.
     pub fn may(self, action: Action) -> bool {
         use Action::{
-            Administer, Approve, Call, ReadAudit, ReadFiles, ReadPolicy, ReadRuns, ReadTools, ReadUsage, Run,
-            WriteFiles, WriteProject, WriteSecrets,
+            Administer, Approve, Call, ManageWebhooks, ReadAudit, ReadFiles, ReadPolicy, ReadRuns, ReadTools,
+            ReadUsage, Run, WriteFiles, WriteProject, WriteSecrets,
         };
         match self {
             Self::Operator => action == Administer,
@@ -91,6 +93,7 @@ impl Role {
                     | WriteFiles
                     | WriteProject
                     | WriteSecrets
+                    | ManageWebhooks
             ),
             Self::Approver => matches!(action, Approve | ReadTools | ReadRuns),
             Self::Auditor => matches!(action, ReadAudit | ReadUsage | ReadPolicy | ReadTools | ReadRuns),
@@ -103,7 +106,7 @@ impl Role {
 mod tests {
     use super::*;
 
-    const ACTIONS: [Action; 14] = [
+    const ACTIONS: [Action; 15] = [
         Action::Administer,
         Action::ReadTools,
         Action::Call,
@@ -118,6 +121,7 @@ mod tests {
         Action::WriteProject,
         Action::WriteSecrets,
         Action::ManageKeys,
+        Action::ManageWebhooks,
     ];
 
     /// The whole table, one letter for each action that a role may ask for.
@@ -130,12 +134,12 @@ mod tests {
         assert_eq!(
             table,
             [
-                "operator  x.............",
-                "owner     .xxxxxxxxxxxxx",
-                "developer .xxxx..xxxxxx.",
-                "approver  .x..xx........",
-                "auditor   .x..x.xxx.....",
-                "caller    .xxxx..x......",
+                "operator  x..............",
+                "owner     .xxxxxxxxxxxxxx",
+                "developer .xxxx..xxxxxx.x",
+                "approver  .x..xx.........",
+                "auditor   .x..x.xxx......",
+                "caller    .xxxx..x.......",
             ]
         );
     }

@@ -27,6 +27,7 @@ use crate::problem::Problem;
 use crate::role::Role;
 use crate::runs::{self, Runs};
 use crate::tenants::{Tenants, Wanted, now};
+use crate::webhooks::{self, Webhooks};
 use axum::Router;
 use axum::http::StatusCode;
 
@@ -62,6 +63,8 @@ pub struct Server {
     pub(crate) journal: Journal,
     /// Who is signed in.
     pub(crate) dashboard: Sessions,
+    /// What is sent to receivers of tenants.
+    pub(crate) webhooks: Webhooks,
     /// This start of the server, as no other.
     pub(crate) boot: String,
     /// Lets turns of the agent go that are under way, for the next process to continue.
@@ -129,6 +132,7 @@ impl Server {
             metrics: Metrics::default(),
             journal: Journal::open(&data),
             dashboard: Sessions::default(),
+            webhooks: Webhooks::default(),
             boot: hex::<8>(),
             release: CancellationToken::new(),
             ending: CancellationToken::new(),
@@ -140,7 +144,11 @@ impl Server {
         };
         let restored = server.data.path().join(RESTORED);
         let is_restored = harness_sys::is_there(&restored);
-        server.runs.recover(&server.tenants.store, is_restored).await.map_err(|error| error.to_string())?;
+        server
+            .runs
+            .recover((&server.tenants.store, &server.webhooks), is_restored)
+            .await
+            .map_err(|error| error.to_string())?;
         if is_restored {
             let failed = |error| format!("`{}`: {error}", restored.display());
             harness_sys::private::remove(&restored).map_err(failed)?;
@@ -220,10 +228,12 @@ impl Server {
                     // What the store does not let go of now is removed the next time.
                     let _ = api::sweep(&*server.tenants.store).await;
                     let _ = runs::sweep(&server).await;
+                    let _ = webhooks::sweep(&server).await;
                 }
             })
         };
         self.runs.resume(self);
+        let sending = tokio::spawn(webhooks::run(self.clone()));
         let idle = {
             let server = self.clone();
             tokio::spawn(async move {
@@ -250,6 +260,7 @@ impl Server {
         stop.cancel();
         sweeper.abort();
         idle.abort();
+        sending.abort();
         for door in [Some(admin), pages].into_iter().flatten() {
             if let Ok(Err(error)) = door.await {
                 return Err(error);

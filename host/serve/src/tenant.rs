@@ -53,6 +53,8 @@ pub struct Class {
     pub workspace_files: u64,
     /// How long what has ended is kept.
     pub retention: Kept,
+    /// Webhooks of one tenant.
+    pub webhooks: usize,
     /// What the configuration says.
     pub given: TenantClass,
 }
@@ -93,6 +95,7 @@ impl Class {
             workspace_bytes: given.workspace_bytes.unwrap_or(256 << 20),
             workspace_files: given.workspace_files.unwrap_or(10_000),
             retention: Kept::new(given.retention),
+            webhooks: given.webhooks.map_or(0, |most| usize::try_from(most).unwrap_or(usize::MAX)),
             given,
         }
     }

@@ -25,6 +25,7 @@ use crate::role::Role;
 use crate::runs;
 use crate::seal::Sealer;
 use crate::tenant::{AsyncSecrets, Class, Key, Opened, Tenant, Unopened};
+use crate::webhooks;
 use axum::http::StatusCode;
 
 /// Buckets of the store.
@@ -149,6 +150,11 @@ impl Tenants {
 
     fn write_keys<T>(&self, work: impl FnOnce(&mut HashMap<String, Arc<Key>>) -> T) -> T {
         work(&mut self.keys.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What seals secrets at rest.
+    pub(crate) fn sealer(&self) -> &Sealer {
+        &self.sealer
     }
 
     /// A tenant by its identifier.
@@ -295,6 +301,10 @@ impl Tenants {
             for (name, _) in self.values(bucket, &format!("{id}/")).await? {
                 self.store.delete(bucket, &name, Expected::Anything).await?;
             }
+        }
+        webhooks::forget(&*self.store, &format!("{id}/")).await?;
+        for (name, _) in self.values(webhooks::BUCKET, &format!("{id}/")).await? {
+            self.store.delete(webhooks::BUCKET, &name, Expected::Anything).await?;
         }
         tenant.remove().await.map_err(|_| Problem::fault())?;
         let _one = self.blobs.lock().await;

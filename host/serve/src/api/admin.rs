@@ -114,6 +114,7 @@ pub(super) async fn remove(State(server): State<Arc<Server>>, Path(id): Path<Str
     let tenant = tenant(&server, &id)?;
     server.runs.stop_all(&id).await;
     server.tenants.remove(&tenant).await?;
+    server.webhooks.forget_tenant(&id);
     Ok(answer(StatusCode::OK, &json!({"id": id})))
 }
 

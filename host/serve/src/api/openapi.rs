@@ -79,8 +79,8 @@ macro_rules! operations {
 }
 
 use Action::{
-    Approve, Call, ManageKeys, ReadAudit, ReadFiles, ReadPolicy, ReadRuns, ReadTools, ReadUsage, Run, WriteFiles,
-    WriteProject, WriteSecrets,
+    Approve, Call, ManageKeys, ManageWebhooks, ReadAudit, ReadFiles, ReadPolicy, ReadRuns, ReadTools, ReadUsage, Run,
+    WriteFiles, WriteProject, WriteSecrets,
 };
 use Content::{Empty, Json as J, Messages, Of, Perhaps, PerhapsOf};
 
@@ -116,6 +116,14 @@ const OPERATIONS: &[Operation] = operations! {
     get "/v1/keys" Some(ManageKeys), "listKeys", "List the keys of the tenant", &[], &[], Empty, [200 J("Keys")];
     post "/v1/keys" Some(ManageKeys), "createKey", "Make a key; its text is in the answer alone", &[], &[], J("KeyRequest"), [201 J("NewKey")];
     delete "/v1/keys/{id}" Some(ManageKeys), "removeKey", "Remove a key", &[], &[], Empty, [200 J("RemovedKey")];
+    get "/v1/webhooks" Some(ManageWebhooks), "listWebhooks", "List the webhooks of the tenant", &[], &[], Empty, [200 J("Webhooks")];
+    post "/v1/webhooks" Some(ManageWebhooks), "createWebhook", "Name an address that events are sent to; its secret is in the answer alone", &[], &[], J("WebhookRequest"), [201 J("NewWebhook")];
+    get "/v1/webhooks/{id}" Some(ManageWebhooks), "showWebhook", "Show a webhook, and why it is disabled", &[], &[], Empty, [200 J("Webhook")];
+    patch "/v1/webhooks/{id}" Some(ManageWebhooks), "changeWebhook", "Change its address or events, or enable it again", &[], &[], J("WebhookChange"), [200 J("Webhook")];
+    delete "/v1/webhooks/{id}" Some(ManageWebhooks), "removeWebhook", "Remove a webhook, with what waits to be sent", &[], &[], Empty, [200 J("RemovedKey")];
+    post "/v1/webhooks/{id}/secret" Some(ManageWebhooks), "rotateWebhookSecret", "Make another secret; the one before signs too for a day", &[], &[], Perhaps("Nothing"), [200 J("NewWebhook")];
+    post "/v1/webhooks/{id}/test" Some(ManageWebhooks), "testWebhook", "Send an event to a webhook", &[], &[], Perhaps("Nothing"), [202 J("Delivery")];
+    get "/v1/webhooks/{id}/deliveries" Some(ManageWebhooks), "listDeliveries", "List what was sent to a webhook, the oldest first", PAGES, &[], Empty, [200 J("Deliveries")];
     get "/v1/models" Some(Run), "listModels", "List agents as models", &[], &[], Empty, [200 J("Models")];
     post "/v1/chat/completions" Some(Run), "completeChat", "Ask the agent in the form of chat completions", &[], ONCE, J("ChatRequest"), [200 J("Chat")];
     post "/mcp" Some(Call), "sendMessage", "Send one message of the Model Context Protocol", &[], MCP, J("Any"), [200 Messages, 202 Empty, 400 J("Any"), 404 J("Any")];

@@ -19,6 +19,7 @@ use crate::problem::Problem;
 use crate::runs::{RunRecord, Work, log, shown};
 use crate::server::Server;
 use crate::tenants::now;
+use crate::webhooks::event::Event;
 
 type Answer = Result<Response<Body>, Problem>;
 
@@ -257,6 +258,8 @@ pub(super) async fn answer_question(
     let (tenant, by) = (caller.tenant()?.id(), caller.key.record.id.clone());
     let is_yes = given == YesOrNo::Yes;
     let approval = server.runs.answer(&*server.tenants.store, (&tenant, &by), &id, is_yes, &args_digest).await?;
+    // The answer counts, whether or not it can be sent.
+    let _ = server.webhooks.emit(&*server.tenants.store, &tenant, &Event::answered(&approval)).await;
     let word = approval.answer.map(|(word, _)| word);
     Ok(answer(StatusCode::OK, &json!({"id": approval.id, "run": approval.run, "answer": word})))
 }

@@ -14,6 +14,7 @@ use crate::key::KeyRecord;
 use crate::record::TenantRecord;
 use crate::seal::Sealer;
 use crate::tenants;
+use crate::webhooks;
 
 /// What is reported as wrong, at most.
 const MAX_FAULTS: usize = 50;
@@ -228,12 +229,14 @@ fn audit(folder: &Path, logs: &[String], report: &mut Report) {
 
 fn secrets(store: &Backup, key: Option<&Sealer>, report: &mut Report) {
     let (mut count, mut wrong) = (0_u64, Vec::new());
-    let read = store.values(tenants::SECRETS, |at, sealed| {
+    let mut look = |at: &str, sealed: &[u8]| {
         count = count.saturating_add(1);
         if let Some(Err(why)) = key.map(|key| key.open(at, sealed)) {
             wrong.push((format!("secret `{at}`"), why));
         }
-    });
+    };
+    let read = store.values(tenants::SECRETS, &mut look);
+    let read = read.and_then(|()| store.values(webhooks::SECRETS, &mut look));
     report.secrets = count;
     match read {
         Err(error) => report.fault("secrets", error),

@@ -11,6 +11,7 @@ use super::guard::{Form, Visitor, redirect};
 use super::{Desk, Page, Refusal, layout, runs};
 use crate::problem::Problem;
 use crate::runs::Approval;
+use crate::webhooks::event::Event;
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, Extension(visitor): Extension<Visitor>) -> Page {
     let tenant = visitor.caller.tenant()?.id();
@@ -67,5 +68,6 @@ pub(super) async fn answer(
     let digest = form.field("args_digest")?;
     let store = &*desk.server.tenants.store;
     let answered = desk.server.runs.answer(store, (&tenant, by), &id, is_yes, digest).await?;
+    let _ = desk.server.webhooks.emit(store, &tenant, &Event::answered(&answered)).await;
     Ok(redirect(&format!("/dashboard/runs/{}", layout::in_path(&answered.run))))
 }

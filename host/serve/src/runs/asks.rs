@@ -16,6 +16,7 @@ use super::{Runs, bytes, fresh, place};
 use crate::problem::Problem;
 use crate::server::Server;
 use crate::tenants::now;
+use crate::webhooks::event::Event;
 
 /// Where it has questions whether calls may be made: `TENANT/APPROVAL`.
 pub(crate) const APPROVALS: &str = "approvals";
@@ -49,7 +50,7 @@ pub(crate) struct Approval {
 
 impl Approval {
     /// When it was asked. An answer comes within a day of it.
-    pub(super) fn asked(&self) -> u64 {
+    pub(crate) fn asked(&self) -> u64 {
         self.expires.saturating_sub(PATIENCE)
     }
 }
@@ -161,6 +162,7 @@ impl Asks {
             answer: None,
         };
         let approval = self.asked_before(&approval).unwrap_or(approval);
+        let events = (&self.server.webhooks, &*self.server.tenants.store);
         let (sender, receiver) = oneshot::channel();
         self.server.runs.waiting().insert(approval.id.clone(), sender);
         let _waits = Waits { runs: &self.server.runs, id: approval.id.clone() };
@@ -170,11 +172,15 @@ impl Asks {
             None => drop(store.put(APPROVALS, &here, Expected::Absent, bytes(&approval)?).await?),
             Some(found) => {
                 let found: Approval = serde_json::from_slice(&found.value).map_err(|_| Problem::fault())?;
-                if let Some((answer, _)) = found.answer {
+                if let Some((answer, _)) = &found.answer {
+                    // The process may have ended before that was kept to be sent.
+                    let _ = events.0.emit(events.1, &self.tenant, &Event::answered(&found)).await;
                     return Ok(if answer == Answer::Yes.name() { Answer::Yes } else { Answer::No });
                 }
             }
         }
+        // It can be answered, whether or not that can be sent.
+        let _ = events.0.emit(events.1, &self.tenant, &Event::requested(&approval)).await;
         let _ = self.events.send(json!({
             "type": "waiting", "approval": approval.id, "tool": approval.tool, "args_digest": approval.args_digest,
         }));

@@ -28,6 +28,7 @@ use crate::problem::Problem;
 use crate::server::Server;
 use crate::tenant::Opened;
 use crate::tenants::now;
+use crate::webhooks::event::Event;
 
 /// Events of the agent in the log of a run. A script decides how often it reports progress, and the log is kept.
 const MAX_EVENTS: u64 = 10_000;
@@ -114,9 +115,13 @@ impl Job {
             let place = place(&self.tenant, &self.record.id);
             let _ = self.server.tenants.store.put(BUCKET, &place, Expected::Version(self.version), text).await;
         }
+        let store = &*self.server.tenants.store;
+        let sent = self.server.webhooks.emit(store, &self.tenant, &Event::ended(&self.record)).await;
         // Who hears the end finds it in the record. What cannot be written now is mended at the next start.
         if let Ok(Some(mut writer)) = writer
             && writer.write(vec![end]).await.is_ok()
+            // What is not kept to be sent now is so by the next process, which finds the run among the open ones.
+            && sent.is_ok()
         {
             let place = place(&self.tenant, &self.record.id);
             let _ = self.server.tenants.store.delete(OPEN, &place, Expected::Anything).await;

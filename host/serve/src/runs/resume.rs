@@ -27,6 +27,8 @@ use super::{APPROVALS, BUCKET, Live, OPEN, RunRecord, Runs, Work, end_of, log, l
 use crate::api::Caller;
 use crate::server::Server;
 use crate::tenants::now;
+use crate::webhooks::Webhooks;
+use crate::webhooks::event::Event;
 
 /// How many processes a run may end with, until it is believed to be the cause.
 const ATTEMPTS: u32 = 3;
@@ -126,7 +128,11 @@ impl Runs {
     /// # Errors
     ///
     /// What the store says.
-    pub(crate) async fn recover(&self, store: &Arc<dyn Store>, is_restored: bool) -> Result<usize, StoreError> {
+    pub(crate) async fn recover(
+        &self,
+        (store, webhooks): (&Arc<dyn Store>, &Webhooks),
+        is_restored: bool,
+    ) -> Result<usize, StoreError> {
         let (mut count, mut after) = (0, None::<String>);
         // Before anybody can answer: what is answered from here on, is answered in time.
         let mut asked = Asked::default();
@@ -137,7 +143,8 @@ impl Runs {
             for (key, open) in &page {
                 count += 1;
                 if is_restored {
-                    interrupt(store, key, "it is of a backup, and what it did after that is unknown").await?;
+                    interrupt((store, webhooks), key, "it is of a backup, and what it did after that is unknown")
+                        .await?;
                     continue;
                 }
                 match resumed(store, key, open, &mut asked).await? {
@@ -145,7 +152,7 @@ impl Runs {
                         self.resuming().insert(resumed.record.id.clone());
                         self.found.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(resumed);
                     }
-                    Err(why) => interrupt(store, key, &why).await?,
+                    Err(why) => interrupt((store, webhooks), key, &why).await?,
                 }
             }
         }
@@ -160,7 +167,7 @@ impl Runs {
                 let (tenant, run) = (resumed.tenant.clone(), resumed.record.id.clone());
                 if let Err(why) = resume(&server, resumed).await {
                     // What the store does not take now is mended at the next start.
-                    let _ = interrupt(&server.tenants.store, &place(&tenant, &run), &why).await;
+                    let _ = interrupt((&server.tenants.store, &server.webhooks), &place(&tenant, &run), &why).await;
                     server.runs.resuming().remove(&run);
                 }
             });
@@ -194,7 +201,7 @@ async fn resumed(
 }
 
 /// Ends a run in the store that is not continued.
-async fn interrupt(store: &Arc<dyn Store>, key: &str, why: &str) -> Result<(), StoreError> {
+async fn interrupt((store, webhooks): (&Arc<dyn Store>, &Webhooks), key: &str, why: &str) -> Result<(), StoreError> {
     if let Some(Versioned { version, value }) = store.get(BUCKET, key).await?
         && let Ok(mut record) = serde_json::from_slice::<RunRecord>(&value)
     {
@@ -204,6 +211,11 @@ async fn interrupt(store: &Arc<dyn Store>, key: &str, why: &str) -> Result<(), S
             (record.state, record.ended, record.result) = ("interrupted".to_owned(), Some(now()), Some(result));
             let text = serde_json::to_vec(&record).map_err(|error| StoreError::Failed(error.to_string()))?;
             store.put(BUCKET, key, Expected::Version(version), text).await?;
+        }
+        if let Some((tenant, _)) = key.split_once('/')
+            && webhooks.emit(&**store, tenant, &Event::ended(&record)).await.is_err()
+        {
+            return Err(StoreError::Failed("the end of a run cannot be kept to be sent".to_owned()));
         }
         let mut writer = LogWriter::resume(store.clone(), log_of(key)).await?;
         if !writer.has_end().await? {
