@@ -22,6 +22,7 @@
 //! - `runs`: runs of agents, their events, and questions to people
 //! - `sessions`: sessions, further turns and replays
 //! - `site`: a server with its data folder
+//! - `space`: what a workspace may hold
 //! - `doctor`: `harness serve doctor`
 //! - `kills`: a server that is killed under load
 //! - `unit`: the unit of systemd that packages have
@@ -92,6 +93,8 @@ mod runs;
 mod sessions;
 #[path = "serve/site.rs"]
 mod site;
+#[path = "serve/space.rs"]
+mod space;
 #[path = "serve/start.rs"]
 mod start;
 #[path = "serve/unit.rs"]

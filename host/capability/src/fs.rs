@@ -8,12 +8,14 @@
 //! All of it blocks, but what is in `cached`: callers in async code use a thread for it.
 
 mod cached;
+mod count;
 mod folder;
 mod other_names;
 mod replace;
 mod repository;
 mod resolve;
 mod search;
+mod space;
 mod transfer;
 
 #[cfg(test)]
@@ -42,6 +44,8 @@ use wasmtime::component::{ComponentType, Lower};
 use self::other_names::Searched;
 use self::replace::replace;
 use self::resolve::{LastLink, ResolvedPath, Spot, make_folders};
+use self::space::is_full;
+pub use self::space::{Full, Space, SpaceQuota, Unwritten, Used, Writing};
 use super::denial::Denial;
 use harness_policy::grant::Grant;
 use harness_policy::limits::LimitKey;
@@ -147,6 +151,8 @@ pub struct Workspace {
     searched: Mutex<Option<Searched>>,
     /// What its folders held when commands were last started.
     listings: Arc<Listings>,
+    /// How much it may hold, where that is bounded.
+    space: Option<Arc<Space>>,
     /// What every look at the disk waits for, for a test of what a slow one does.
     pub slow: Option<fn()>,
 }
@@ -167,7 +173,7 @@ impl Workspace {
         let absolute = canonical.to_str().ok_or_else(|| refuse("the path of a workspace must be UTF-8"))?.to_owned();
         let root = Dir::open_ambient_dir(&canonical, ambient_authority())?;
         let (searched, listings) = (Mutex::new(None), Arc::default());
-        Ok(Self { local: cached::local(&root), root, absolute, searched, listings, slow: None })
+        Ok(Self { local: cached::local(&root), root, absolute, searched, listings, space: None, slow: None })
     }
 
     /// What is known of its folders from earlier commands.
@@ -226,19 +232,31 @@ impl Workspace {
     /// A file with several names (hard links) is refused, here and in [`append`](Self::append): another of them may
     /// be outside the workspace, or protected.
     pub fn write(&self, grant: &Grant, path: &str, content: &str) -> Result<String, Error> {
+        Ok(self.put(grant, path, content)?)
+    }
+
+    /// The same, for a caller who has something else to say where the quota has no room.
+    pub fn put(&self, grant: &Grant, path: &str, content: &str) -> Result<String, Unwritten> {
         let place = self.place(grant, path, Access::Write, LastLink::Follow)?;
         check_length(content.len(), grant.limits().file_bytes)?;
+        let (mut change, bytes) = (self.change()?, content.len() as u64);
         let replaced = if let Spot::Missing { folder, names, .. } = &place.spot {
-            let (folder, name) = make_folders(folder, names).map_err(|error| place.failed(&error))?;
-            replace(&folder, &name, content.as_bytes(), None)
+            change.take(names.len() as u64, bytes)?;
+            let made = make_folders(&mut change, folder, names);
+            let (folder, name) = made.map_err(|error| place.failed(&error))?;
+            replace(&mut change, (&folder, &name), content.as_bytes(), None)
         } else {
             let (folder, name) = place.file()?;
             // Opened although nothing is written through it: that the file may be written is the system's to say.
             let (_, metadata) = open_file(folder, name, OpenOptions::new().write(true), |error| place.failed(error))?;
             one_name_only(&metadata, &place)?;
-            replace(folder, name, content.as_bytes(), Some(metadata.mode()))
+            change.take(0, bytes.saturating_sub(metadata.len()))?;
+            replace(&mut change, (folder, name), content.as_bytes(), Some(metadata.mode()))
         };
-        replaced.map_err(|error| place.failed(&error))?;
+        replaced.map_err(|error| match is_full(&error) {
+            Some(full) => Unwritten::Full(full.clone()),
+            None => place.failed(&error).into(),
+        })?;
         Ok(self.absolute_of(&place.real))
     }
 
@@ -248,23 +266,29 @@ impl Workspace {
         let fails = |error: &io::Error| place.failed(error);
         let cap = grant.limits().file_bytes;
         check_length(content.len(), cap)?;
+        let (mut change, bytes) = (self.change()?, content.len() as u64);
         match &place.spot {
             Spot::Missing { folder, names, .. } => match names.as_slice() {
-                [name] => replace::make(folder, name, content.as_bytes()),
+                [name] => {
+                    change.take(1, bytes)?;
+                    replace::make(&mut change, (folder, name), content.as_bytes()).map_err(|error| fails(&error))?;
+                }
                 _ => return Err(Error::NotFound(place.asked_folder())),
             },
-            _ => {
+            _ => change.alone(|used| {
                 let (folder, name) = place.file()?;
                 let (mut file, metadata) = open_file(folder, name, OpenOptions::new().append(true), fails)?;
                 one_name_only(&metadata, &place)?;
-                let whole = metadata.len().saturating_add(content.len() as u64);
-                if whole > cap {
+                if metadata.len().saturating_add(bytes) > cap {
                     return Err(Error::TooLarge(cap));
                 }
-                replace::append(&mut file, content.as_bytes())
-            }
+                used.take(0, bytes)?;
+                replace::append(&mut file, content.as_bytes()).map_err(|error| {
+                    used.forget();
+                    fails(&error)
+                })
+            })?,
         }
-        .map_err(|error| place.failed(&error))?;
         Ok(self.absolute_of(&place.real))
     }
 
@@ -289,13 +313,19 @@ impl Workspace {
     /// Removes a file or an empty folder. A link is removed itself, not what it leads to.
     pub fn remove(&self, grant: &Grant, path: &str) -> Result<String, Error> {
         let place = self.place(grant, path, Access::Write, LastLink::Keep)?;
-        let removed = match &place.spot {
-            Spot::There { folder, name, metadata } if metadata.is_dir() => folder.remove_dir(name),
-            Spot::There { folder, name, .. } => folder.remove_file(name),
+        let (folder, name) = match &place.spot {
+            Spot::There { folder, name, .. } => (folder, name),
             Spot::Folder(_) => return Err(denied("the workspace itself may not be removed")),
             Spot::Missing { .. } | Spot::Blocked(_) => return Err(place.missing()),
         };
-        removed.map_err(|error| place.failed(&error))?;
+        let removed = self.change()?.alone(|used| {
+            // What has the name now is what is removed.
+            let metadata = folder.symlink_metadata(name)?;
+            if metadata.is_dir() { folder.remove_dir(name) } else { folder.remove_file(name) }?;
+            used.give(1, if metadata.is_file() { metadata.len() } else { 0 });
+            Ok(())
+        });
+        removed.map_err(|error: io::Error| place.failed(&error))?;
         Ok(self.absolute_of(&place.real))
     }
 
@@ -307,8 +337,12 @@ impl Workspace {
             Spot::There { metadata, .. } if metadata.is_dir() => {}
             Spot::There { .. } => return Err(Error::AlreadyExists(place.asked.to_string())),
             Spot::Missing { folder, names, .. } => {
-                let (folder, name) = make_folders(folder, names).map_err(|error| place.failed(&error))?;
+                let mut change = self.change()?;
+                change.take(names.len() as u64, 0)?;
+                let made = make_folders(&mut change, folder, names);
+                let (folder, name) = made.map_err(|error| place.failed(&error))?;
                 repository::create_dir(&folder, &name).map_err(|error| place.failed(&error))?;
+                change.spent(1, 0);
             }
             Spot::Blocked(_) => return Err(place.missing()),
         }

@@ -94,7 +94,7 @@ use harness_artifact::event::Event;
 use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
 use harness_capability::env::Variables;
-use harness_capability::fs::Workspace;
+use harness_capability::fs::{Space, Workspace};
 use harness_capability::secrets::Vault;
 use harness_capability::system::System;
 use harness_policy::layer::Layer;
@@ -113,6 +113,8 @@ const HOME: &str = ".harness";
 pub struct Options {
     /// The folder that tools work in; the one that holds `.harness/` where there is none.
     pub workspace: Option<PathBuf>,
+    /// What the workspace may hold, counted together with all others that share this.
+    pub space: Option<Arc<Space>>,
     /// What the project may have of its host, beside other projects.
     pub quota: Quota,
     /// The machine as the project sees it: its clock, random numbers and variables. By default there is no variable.
@@ -139,6 +141,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             workspace: None,
+            space: None,
             quota: Quota::default(),
             system: System::default(),
             natives: Vec::new(),
@@ -346,6 +349,7 @@ fn read(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
     let folder = options.workspace.as_deref().unwrap_or(root);
     let workspace =
         Workspace::open(folder).map_err(|source| OpenError::Workspace { path: folder.to_owned(), source })?;
+    let workspace = workspace.with_space(options.space.clone());
     // Nor may a script work in the middle of them.
     let artifacts = registry.roots().iter().cloned().chain(sys::real_path(&root.join(HOME)));
     if artifacts.into_iter().any(|artifacts| Path::new(workspace.absolute()).starts_with(artifacts)) {

@@ -84,6 +84,12 @@ impl Grant {
             && none(|layer| layer.network.as_ref().map(|hosts| hosts.allow.iter().all(HostRule::only_reads)))
     }
 
+    /// Whether it can change no file of the workspace.
+    pub fn writes_no_file(&self) -> bool {
+        let mut said = self.layers.iter().filter_map(|layer| layer.fs.as_ref()).peekable();
+        said.peek().is_none() || said.any(|files| files.write.is_empty())
+    }
+
     /// The layers, outermost first.
     pub fn layers(&self) -> &[Arc<Layer>] {
         &self.layers

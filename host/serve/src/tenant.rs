@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use harness_agent::{Configured, Models};
 use harness_artifact::server::{Rate, Retention, TenantClass};
 use harness_capability::env::Variables;
+use harness_capability::fs::{Space, SpaceQuota, Used, Workspace};
 use harness_capability::system::System;
 use harness_dispatch::{Host, OpenError, Options, Project};
 use harness_plugin::content::Content;
@@ -99,6 +100,16 @@ impl Class {
             given,
         }
     }
+
+    /// Who sets its limits, for messages.
+    pub fn set_by(&self) -> String {
+        format!("the class `{}` of the tenant", self.name)
+    }
+
+    /// What each workspace of its tenants may hold.
+    fn space(&self) -> SpaceQuota {
+        SpaceQuota { bytes: self.workspace_bytes, files: self.workspace_files, set_by: self.set_by() }
+    }
 }
 
 /// A key of a tenant, ready to be used.
@@ -161,8 +172,10 @@ pub struct Tenant {
     pub ledger: Ledger,
     /// Runs at one time.
     pub runs: Arc<Semaphore>,
+    /// What its workspace may hold, and what it does.
+    space: Arc<Space>,
     /// Its project. Changed while that is opened or replaced.
-    opened: Changing<Arc<Opened>>,
+    opened: Changing<Option<Arc<Opened>>>,
     /// What its keys are served by of the Model Context Protocol.
     pub(crate) mcp: Endpoints,
     /// Whether it was removed: what was asked before is not done after.
@@ -187,6 +200,7 @@ impl Tenant {
             layer: RwLock::new(layer),
             requests: Meter::new(class.requests),
             runs: Arc::new(Semaphore::new(class.runs)),
+            space: Arc::new(Space::new(class.space())),
             ledger,
             class,
             folder,
@@ -235,6 +249,24 @@ impl Tenant {
         self.folder.join("workspace")
     }
 
+    /// What its workspace holds, and may hold.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be counted.
+    pub(crate) async fn space_used(&self) -> Result<(Used, SpaceQuota), Unopened> {
+        let (folder, space) = (self.workspace(), self.space.clone());
+        let quota = space.quota().clone();
+        let used = off_thread(move || {
+            if sys::is_gone(&folder) {
+                return Ok(Some(Used::default()));
+            }
+            Workspace::open(&folder)?.with_space(Some(space)).used()
+        });
+        let used = used.await?.map_err(|error| Unopened::Host(error.to_string()))?;
+        Ok((used.unwrap_or_default(), quota))
+    }
+
     /// Its project. The first time it is opened, and its files are written where they are not there.
     ///
     /// # Errors
@@ -246,7 +278,7 @@ impl Tenant {
         store: &dyn Store,
         variables: impl AsyncSecrets,
     ) -> Result<Arc<Opened>, Unopened> {
-        if let Some(opened) = self.opened.now() {
+        if let Some(Some(opened)) = self.opened.look(Option::clone) {
             return Ok(opened);
         }
         let mut opened = self.opened.change().await;
@@ -288,6 +320,7 @@ impl Tenant {
     fn options(&self, variables: Variables) -> Options {
         Options {
             workspace: Some(self.workspace()),
+            space: Some(self.space.clone()),
             quota: self.class.quota,
             system: System::default().with_variables(variables),
             machine: Machine::Server(self.class.policy.clone()),
@@ -374,7 +407,7 @@ impl Tenant {
 
     /// Its part of the machine, while its project is open and nothing changes that.
     pub(crate) fn share(&self) -> Option<Arc<Share>> {
-        Some(self.opened.now()?.project.share().clone())
+        Some(self.opened.look(Option::clone)??.project.share().clone())
     }
 
     /// Lets the next call open the project anew, with the secrets that there are then.

@@ -323,33 +323,6 @@ pub fn replace<'f>(folder: &Path, kept: &[&str], files: impl Iterator<Item = (&'
     Ok(())
 }
 
-/// Files of a folder at any depth, links and others counted as files, and the bytes of those that are files.
-///
-/// # Errors
-///
-/// What the system says. What is removed meanwhile is not counted.
-pub fn size(folder: &Path) -> Result<(u64, u64)> {
-    let (mut files, mut bytes) = (0_u64, 0_u64);
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder)? {
-            let entry = entry?;
-            let metadata = match entry.metadata() {
-                Ok(metadata) => metadata,
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            if metadata.is_dir() {
-                folders.push(entry.path());
-            } else {
-                files = files.saturating_add(1);
-                bytes = bytes.saturating_add(if metadata.is_file() { metadata.len() } else { 0 });
-            }
-        }
-    }
-    Ok((files, bytes))
-}
-
 /// Removes all that is in a folder but what is kept. Links are removed, and what they lead to stays.
 fn empty(folder: &Path, below: &str, kept: &[&str]) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
@@ -526,8 +499,6 @@ mod tests {
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput, "{path}");
         }
         assert_eq!(std::fs::read(at("a/kept/log")).unwrap(), b"old");
-        std::fs::write(at("y"), "12345").unwrap();
-        assert_eq!(size(folder.path()).unwrap(), (2, 8));
     }
 
     #[test]

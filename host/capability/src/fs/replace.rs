@@ -8,6 +8,7 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use super::repository;
+use super::space::Change;
 
 /// Something being made in a folder, removed again unless it is given its place.
 #[derive(Debug)]
@@ -56,8 +57,14 @@ impl Drop for Unfinished<'_> {
 
 /// Makes a file, or replaces one, with `mode` for its permission bits. A reader sees the old content or the new, and
 /// after a crash one of the two is there.
-pub(super) fn replace(folder: &Dir, name: &str, content: &[u8], mode: Option<u32>) -> io::Result<()> {
+pub(super) fn replace(
+    change: &mut Change<'_>,
+    (folder, name): (&Dir, &str),
+    content: &[u8],
+    mode: Option<u32>,
+) -> io::Result<()> {
     let unfinished = Unfinished::new(folder)?;
+    change.unfinished();
     // What replaces a private file is never readable for others, not even for a moment.
     let mut file = create(folder, unfinished.name(), if mode.is_some() { 0o600 } else { 0o666 })?;
     file.write_all(content)?;
@@ -65,16 +72,17 @@ pub(super) fn replace(folder: &Dir, name: &str, content: &[u8], mode: Option<u32
         file.set_permissions(Permissions::from_mode(mode & 0o777))?;
     }
     file.sync_all()?;
-    unfinished.replace(name)
+    change.put((folder, name), content.len() as u64, || unfinished.replace(name))
 }
 
 /// Makes a file of a name that must be free, whole or not at all.
-pub(super) fn make(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
+pub(super) fn make(change: &mut Change<'_>, (folder, name): (&Dir, &str), content: &[u8]) -> io::Result<()> {
     let unfinished = Unfinished::new(folder)?;
+    change.unfinished();
     let mut file = create(folder, unfinished.name(), 0o666)?;
     file.write_all(content)?;
     file.sync_all()?;
-    unfinished.place(name)
+    change.finish(|| unfinished.place(name))
 }
 
 /// Adds to a file that was opened for that. Where it fails, as on a full disk, the file is as it was before; but for

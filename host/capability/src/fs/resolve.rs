@@ -10,6 +10,7 @@ use std::path::Path;
 use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, Metadata};
 
+use super::space::{Change, is_full};
 use super::{Error, Workspace, denied, folder, repository};
 use harness_policy::grant::Grant;
 use harness_policy::path::{Access, WorkspacePath};
@@ -129,14 +130,19 @@ impl ResolvedPath {
 }
 
 /// Makes the folders on the way to the last of `names`, which are missing in `folder`, and returns the innermost with
-/// that last name. Someone else may make the same ones at the same time.
-pub(super) fn make_folders(folder: &Dir, names: &[String]) -> io::Result<(Dir, String)> {
+/// that last name. Someone else may make the same ones at the same time. Room for all of them was taken.
+pub(super) fn make_folders(change: &mut Change<'_>, folder: &Dir, names: &[String]) -> io::Result<(Dir, String)> {
     let Some((last, above)) = names.split_last() else { return Err(io::ErrorKind::InvalidInput.into()) };
     let mut folder = folder.try_clone()?;
     for name in above {
         match repository::create_dir(&folder, name) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => folder = folder.open_dir_nofollow(name)?,
+            made => {
+                if made.is_ok() {
+                    change.spent(1, 0);
+                }
+                folder = folder.open_dir_nofollow(name)?;
+            }
         }
     }
     Ok((folder, last.clone()))
@@ -144,6 +150,9 @@ pub(super) fn make_folders(folder: &Dir, names: &[String]) -> io::Result<(Dir, S
 
 /// An error of the system about a path. Its own text is left out, because it may name a path of the host.
 pub(super) fn failed(path: &WorkspacePath, error: &io::Error) -> Error {
+    if let Some(full) = is_full(error) {
+        return full.clone().into();
+    }
     match error.kind() {
         _ if repository::is_refusal(error) => repository::refused(path),
         io::ErrorKind::NotFound => Error::NotFound(path.to_string()),

@@ -8,6 +8,7 @@ use cap_std::fs::{Dir, FileType, MetadataExt, OpenOptions};
 use super::folder::{Budget, entries, odd_kind};
 use super::replace::{Unfinished, create, rename_to_free};
 use super::resolve::{LastLink, ResolvedPath, Spot, failed, make_folders};
+use super::space::Change;
 use super::{Error, MAX_VISITED, Room, Workspace, denied, open_file, repository};
 use harness_policy::grant::Grant;
 use harness_policy::limits::LimitKey;
@@ -35,19 +36,21 @@ impl Workspace {
         if let Some(kind) = odd_kind(kind).filter(|_| !kind.is_dir()) {
             return Err(Error::NotAFile(kind.to_owned()));
         }
-        let (place, free) = free_place(&to)?;
+        let mut change = self.change()?;
+        let (place, free) = free_place(&mut change, &to)?;
         let unfinished = Unfinished::new(&place).map_err(|error| to.failed(&error))?;
+        change.unfinished();
         let budget = Budget::new(room.files);
         let cap = grant.limits().file_bytes;
-        let mut copy =
-            Copy { workspace: self, grant, budget, alone: !kind.is_dir(), cap, bytes: room.bytes, over: None };
+        let (alone, bytes) = (!kind.is_dir(), room.bytes);
+        let mut copy = Copy { workspace: self, change: &mut change, grant, budget, alone, cap, bytes, over: None };
         let ends = Ends { from: (folder, name, &from.real), to: (&place, unfinished.name(), &to.real) };
         let copied = copy.anything(&ends, kind);
         let (files, more) = copy.budget.used();
         let over = copy.over.or(more.then_some(LimitKey::Files));
         *room = Room { files: room.files.saturating_sub(files), bytes: copy.bytes, over };
         copied?;
-        unfinished.place(&free).map_err(|error| to.failed(&error))?;
+        change.finish(|| unfinished.place(&free)).map_err(|error| to.failed(&error))?;
         Ok(self.absolute_of(&to.real))
     }
 
@@ -64,8 +67,10 @@ impl Workspace {
             let mut check = Check { grant, budget: Budget::new(MAX_VISITED) };
             check.folder(&from.folder()?, &from.real, &to.real)?;
         }
-        let (place, free) = free_place(&to)?;
-        rename_to_free(folder, name, &place, &free).map_err(|error| to.failed(&error))?;
+        let mut change = self.change()?;
+        let (place, free) = free_place(&mut change, &to)?;
+        let renamed = change.alone(|_| rename_to_free(folder, name, &place, &free));
+        renamed.map_err(|error| to.failed(&error))?;
         Ok(self.absolute_of(&to.real))
     }
 }
@@ -88,9 +93,12 @@ fn transferred<'a>(from: &'a ResolvedPath, to: &ResolvedPath) -> Result<(&'a Dir
 }
 
 /// The folder of the target, made where it is missing, and the free name in it.
-fn free_place(to: &ResolvedPath) -> Result<(Dir, String), Error> {
+fn free_place(change: &mut Change<'_>, to: &ResolvedPath) -> Result<(Dir, String), Error> {
     match &to.spot {
-        Spot::Missing { folder, names, .. } => make_folders(folder, names).map_err(|error| to.failed(&error)),
+        Spot::Missing { folder, names, .. } => {
+            change.take((names.len() as u64).saturating_sub(1), 0)?;
+            make_folders(change, folder, names).map_err(|error| to.failed(&error))
+        }
         _ => Err(Error::AlreadyExists(to.asked.to_string())),
     }
 }
@@ -106,8 +114,9 @@ struct Ends<'a> {
     to: (&'a Dir, &'a str, &'a WorkspacePath),
 }
 
-struct Copy<'a> {
+struct Copy<'a, 'w> {
     workspace: &'a Workspace,
+    change: &'a mut Change<'w>,
     grant: &'a Grant,
     budget: Budget,
     /// Whether it is a file, which is on the disk when it has its place. For each file of a folder that would take longer
@@ -120,7 +129,7 @@ struct Copy<'a> {
     over: Option<LimitKey>,
 }
 
-impl Copy<'_> {
+impl Copy<'_, '_> {
     fn too_large(&mut self, limit: LimitKey, cap: u64) -> Error {
         self.over = Some(limit);
         Error::TooLarge(cap)
@@ -145,10 +154,14 @@ impl Copy<'_> {
             return Err(self.too_large(LimitKey::FileBytes, self.cap));
         }
         let most = self.cap.min(self.bytes);
+        self.change.take(1, metadata.len())?;
         let mut copy = create(to, new, metadata.mode() & 0o777).map_err(|error| failed(target, &error))?;
         // One byte more, to notice a file that grows while it is read.
         let copied = io::copy(&mut file.take(most.saturating_add(1)), &mut copy).map_err(|error| fails(&error))?;
         self.bytes = self.bytes.saturating_sub(copied);
+        // It may grow or shrink while it is read.
+        self.change.take(0, copied.saturating_sub(metadata.len()))?;
+        self.change.give_back(metadata.len().saturating_sub(copied));
         match copied > most {
             true if most < self.cap => Err(self.too_large(LimitKey::Io, most)),
             true => Err(self.too_large(LimitKey::FileBytes, self.cap)),
@@ -160,6 +173,7 @@ impl Copy<'_> {
     fn folder(&mut self, ends: &Ends<'_>) -> Result<(), Error> {
         let ((from, name, path), (to, new, target)) = (ends.from, ends.to);
         let fails = |error: &io::Error| failed(path, error);
+        self.change.take(1, 0)?;
         repository::create_dir(to, new).map_err(|error| failed(target, &error))?;
         let to = to.open_dir_nofollow(new).map_err(|error| fails(&error))?;
         let from = from.open_dir_nofollow(name).map_err(|error| fails(&error))?;

@@ -1,13 +1,32 @@
 //! What leaves the process or comes from the machine: HTTP, commands, time, random numbers, variables, secrets.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wasmtime::Result;
 
 use super::super::price::Import;
+use super::super::state::Context;
 use super::{Target, misplaced, sync, waiting};
-use harness_capability::{clock, env, exec, http, random};
+use harness_capability::{clock, env, exec, fs, http, random};
 use harness_policy::layer::Service;
+
+/// How often it is counted what a command has written so far, at most.
+const COUNTED: Duration = Duration::from_millis(500);
+
+/// Waits until the workspace holds more than it may. Counting takes no more than a twentieth of the time.
+async fn full(context: &Context) -> fs::Error {
+    let mut pause = COUNTED;
+    loop {
+        tokio::time::sleep(pause).await;
+        let (began, there) = (Instant::now(), context.clone());
+        let counting = tokio::task::spawn_blocking(move || there.workspace.count_while_written());
+        // One that cannot be counted now is counted after the command.
+        if let Ok(Err(full @ fs::Error::AccessDenied(_))) = counting.await {
+            return full;
+        }
+        pause = COUNTED.max(began.elapsed() * 20);
+    }
+}
 
 pub(super) fn define(it: &mut Target<'_>, import: Import) -> Result<()> {
     match import {
@@ -30,14 +49,27 @@ pub(super) fn define(it: &mut Target<'_>, import: Import) -> Result<()> {
                 let left = left.saturating_sub(began.elapsed());
                 // On another thread, as everything that asks a disk.
                 let (there, path) = (context.clone(), command.dir.clone());
-                let opening = tokio::task::spawn_blocking(move || there.workspace.open_dir(&there.grant, &path));
-                let dir = opening.await.map_err(|error| exec::Error::Start(error.to_string()))??;
+                let opening = tokio::task::spawn_blocking(move || {
+                    let dir = there.workspace.open_dir(&there.grant, &path)?;
+                    Ok::<_, fs::Error>((dir, there.workspace.admit_command(&there.grant)?))
+                });
+                let (dir, writing) = opening.await.map_err(|error| exec::Error::Start(error.to_string()))??;
                 let workspace = context.workspace.absolute().as_ref();
                 let variables = context.variables();
                 let http = context.http();
                 let listings = context.workspace.listings();
                 let place = exec::ExecContext { dir: &dir, workspace, listings, handles: &handles, variables, http };
-                context.exec().run(&context.grant, place, left, command).await
+                let run = context.exec().run(&context.grant, place, left, command);
+                if !writing.is_counted() {
+                    return run.await;
+                }
+                let ended = tokio::select! {
+                    biased;
+                    ended = run => ended,
+                    full = full(&context) => return Err(full.into()),
+                };
+                writing.end();
+                ended
             }
         }),
         Import::ClockNow => sync(it, import, |s, (): ()| -> Result<clock::Moment, clock::Error> {

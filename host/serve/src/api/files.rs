@@ -9,9 +9,8 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Response, StatusCode};
 use harness_capability::denial::Denial;
-use harness_capability::fs::Error;
+use harness_capability::fs::{Error, Unwritten};
 use harness_policy::grant::Grant;
-use harness_sys::tree;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -19,7 +18,7 @@ use super::asked::{Path, Query};
 use super::{Caller, answer, read as read_body};
 use crate::problem::Problem;
 use crate::server::Server;
-use crate::tenant::{Opened, Tenant};
+use crate::tenant::Opened;
 
 type Answer = Result<Response<Body>, Problem>;
 
@@ -45,12 +44,11 @@ fn grant(caller: &Caller, opened: &Opened) -> Result<Grant, Problem> {
 async fn with_files<T: Send + 'static>(
     server: &Server,
     caller: &Caller,
-    work: impl FnOnce(&Opened, &Tenant, &Grant) -> Result<T, Problem> + Send + 'static,
+    work: impl FnOnce(&Opened, &Grant) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let tenant = caller.tenant()?.clone();
-    let opened = server.tenants.opened(&tenant).await?;
+    let opened = server.tenants.opened(caller.tenant()?).await?;
     let grant = grant(caller, &opened)?;
-    let done = tokio::task::spawn_blocking(move || work(&opened, &tenant, &grant)).await;
+    let done = tokio::task::spawn_blocking(move || work(&opened, &grant)).await;
     done.map_err(|_| Problem::fault())?
 }
 
@@ -60,7 +58,7 @@ pub(super) async fn list(
     Query(Wanted { pattern }): Query<Wanted>,
 ) -> Answer {
     let pattern = pattern.unwrap_or_else(|| "**".to_owned());
-    let found = with_files(&server, &caller, move |opened, _, grant| {
+    let found = with_files(&server, &caller, move |opened, grant| {
         opened.project.loaded().workspace().glob(grant, &pattern).map_err(refused)
     });
     Ok(answer(StatusCode::OK, &json!({"files": found.await?})))
@@ -71,7 +69,7 @@ pub(super) async fn read(
     Extension(caller): Extension<Caller>,
     Path(path): Path<String>,
 ) -> Answer {
-    let bytes = with_files(&server, &caller, move |opened, _, grant| {
+    let bytes = with_files(&server, &caller, move |opened, grant| {
         opened.project.loaded().workspace().read_bytes(grant, &path, MAX_FILE as u64).map_err(refused)
     });
     let mut response = Response::new(Body::from(bytes.await?));
@@ -93,9 +91,8 @@ pub(super) async fn write(
     server.accepts_requests().await?;
     let size = text.len();
     let shown = path.clone();
-    with_files(&server, &caller, move |opened, tenant, grant| {
-        has_room(tenant, text.len())?;
-        opened.project.loaded().workspace().write(grant, &path, &text).map_err(refused).map(|_| ())
+    with_files(&server, &caller, move |opened, grant| {
+        opened.project.loaded().workspace().put(grant, &path, &text).map_err(unwritten).map(|_| ())
     })
     .await?;
     Ok(answer(StatusCode::OK, &json!({"path": shown, "bytes": size})))
@@ -107,32 +104,21 @@ pub(super) async fn remove(
     Path(path): Path<String>,
 ) -> Answer {
     let shown = path.clone();
-    with_files(&server, &caller, move |opened, _, grant| {
+    with_files(&server, &caller, move |opened, grant| {
         opened.project.loaded().workspace().remove(grant, &path).map_err(refused).map(|_| ())
     })
     .await?;
     Ok(answer(StatusCode::OK, &json!({"path": shown})))
 }
 
-/// Whether a file of so many bytes may still come into a workspace.
-fn has_room(tenant: &Tenant, bytes: usize) -> Result<(), Problem> {
-    let (files, taken) = tree::size(&tenant.workspace()).map_err(|_| Problem::fault())?;
-    let (most_files, most_bytes) = (tenant.class.workspace_files, tenant.class.workspace_bytes);
-    let over = |limit: &str, most: u64| {
-        let problem = Problem::new(
-            StatusCode::INSUFFICIENT_STORAGE,
-            "quota",
-            format!("the workspace is full: {most} is the most"),
-        );
-        Err(problem.with("limit", limit).with("set_by", format!("the class `{}` of the tenant", tenant.class.name)))
-    };
-    if taken.saturating_add(bytes as u64) > most_bytes {
-        return over("workspace_bytes", most_bytes);
+fn unwritten(error: Unwritten) -> Problem {
+    match error {
+        Unwritten::Failed(error) => refused(error),
+        Unwritten::Full(full) => {
+            let problem = Problem::new(StatusCode::INSUFFICIENT_STORAGE, "quota", full.to_string());
+            problem.with("limit", full.limit).with("set_by", full.set_by.clone()).hint(full.hint())
+        }
     }
-    if files >= most_files {
-        return over("workspace_files", most_files);
-    }
-    Ok(())
 }
 
 fn refused(error: Error) -> Problem {

@@ -49,6 +49,7 @@ pub(super) async fn usage(Extension(caller): Extension<Caller>) -> Answer {
     let tenant = caller.tenant()?;
     tenant.ledger.read(now()).await?;
     let requests = tenant.requests.rate();
+    let (used, most) = tenant.space_used().await.map_err(|_| Problem::fault())?;
     let (free, runs) = (tenant.runs.available_permits(), tenant.class.runs);
     Ok(answer(
         StatusCode::OK,
@@ -58,6 +59,11 @@ pub(super) async fn usage(Extension(caller): Extension<Caller>) -> Answer {
             "budgets": tenant.ledger.shown(now()),
             "requests": {"per_minute": requests.per_minute, "burst": requests.burst},
             "runs": {"under_way": runs.saturating_sub(free), "limit": runs},
+            "workspaces": [{
+                "name": "default",
+                "bytes": {"used": used.bytes, "limit": most.bytes},
+                "files": {"used": used.files, "limit": most.files},
+            }],
         }),
     ))
 }
