@@ -23,6 +23,7 @@
 //! - `sessions`: sessions, further turns and replays
 //! - `site`: a server with its data folder
 //! - `space`: what a workspace may hold
+//! - `workspaces`: the workspaces of a tenant
 //! - `doctor`: `harness serve doctor`
 //! - `kills`: a server that is killed under load
 //! - `unit`: the unit of systemd that packages have
@@ -103,3 +104,5 @@ mod unit;
 mod web;
 #[path = "serve/webhooks.rs"]
 mod webhooks;
+#[path = "serve/workspaces.rs"]
+mod workspaces;

@@ -23,7 +23,7 @@ fn a_session_is_shown_as_a_timeline_a_file_and_a_page() {
     let id = session(&site, &acme.key, "do <i>so</i>");
     let listed = site.get(&acme.key, "/v1/sessions").json();
     let owner = acme.key.split('_').nth(1).unwrap();
-    assert_eq!(listed, json!({"sessions": [{"id": id, "begun_by": owner}], "next": null}));
+    assert_eq!(listed, json!({"sessions": [{"id": id, "begun_by": owner, "workspace": "default"}], "next": null}));
     let shown = site.get(&acme.key, &format!("/v1/sessions/{id}")).json();
     assert_eq!((&shown["id"], &shown["timeline"]["totals"]["turns"]), (&json!(id), &json!(1)), "{shown}");
     let file = site.get(&acme.key, &format!("/v1/sessions/{id}.jsonl"));

@@ -55,6 +55,8 @@ pub struct TenantClass {
     pub workspace_bytes: Option<u64>,
     /// Files of one workspace.
     pub workspace_files: Option<u64>,
+    /// Workspaces of a tenant, `default` included.
+    pub workspaces: Option<u32>,
     /// Requests to the interface of the server.
     pub requests: Option<Rate>,
     /// What it may use in a day and in a month.
@@ -129,8 +131,10 @@ keys! {
     given memory_bytes: Amount;
     /// Bytes of the files of one workspace. Default: 256 MiB.
     given workspace_bytes: Amount;
-    /// Files of one workspace. Default: 10,000.
+    /// Files, folders and links of one workspace. Default: 10,000.
     given workspace_files: Count;
+    /// Workspaces of a tenant, `default` included. Default: 1.
+    given workspaces: Between<1, 1_000>;
     /// Requests to the server. Default: 6,000 in a minute.
     given requests: Rate;
     /// What a tenant may use in a day and in a month. Default: no bound.
@@ -252,6 +256,7 @@ impl Read for TenantClass {
             memory_bytes: keys.memory_bytes.read(decoder).map(|n| n.0),
             workspace_bytes: keys.workspace_bytes.read(decoder).map(|n| n.0),
             workspace_files: keys.workspace_files.read(decoder).map(|n| n.0),
+            workspaces: keys.workspaces.read(decoder).and_then(|n| small(n.0)),
             requests: keys.requests.read(decoder),
             budgets: keys.budgets.read(decoder).unwrap_or_default(),
             retention: keys.retention.read(decoder).unwrap_or_default(),

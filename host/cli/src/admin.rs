@@ -1,6 +1,7 @@
 //! `harness admin`: the operator's side of `harness serve`, at the socket in its data folder.
 
 mod backups;
+mod workspaces;
 
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,9 @@ pub(crate) enum Admin {
     /// Make, list and remove keys of a tenant.
     #[command(subcommand)]
     Key(Key),
+    /// Make, list and remove workspaces of a tenant.
+    #[command(subcommand)]
+    Workspace(workspaces::Workspace),
     /// Set a secret of a tenant from standard input. Nobody reads it back.
     Secret(Secret),
     /// Upload a folder as the project of a tenant.
@@ -126,6 +130,9 @@ pub(crate) struct AddKey {
     /// Number of days after which it is refused. Default: never.
     #[arg(long, value_name = "DAYS")]
     pub(crate) days: Option<u32>,
+    /// Workspace that it is narrowed to; may be given again. Default: all of the tenant.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workspace: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -171,6 +178,7 @@ pub(crate) fn run(command: &Admin, printer: Printer) -> Result<Exit, Exit> {
     match command {
         Admin::Tenant(command) => tenant(command, printer),
         Admin::Key(command) => key(command, printer),
+        Admin::Workspace(command) => workspaces::run(command, printer),
         Admin::Secret(Secret { at, id, name }) => {
             let value = input::text("-").map_err(|why| usage(&why, printer))?;
             let body = json!({"value": value.strip_suffix('\n').unwrap_or(&value)});
@@ -206,12 +214,15 @@ fn tenant(command: &Tenant, printer: Printer) -> Result<Exit, Exit> {
 fn key(command: &Key, printer: Printer) -> Result<Exit, Exit> {
     let of = |id: &str| format!("/admin/v1/tenants/{id}/keys");
     match command {
-        Key::Add(AddKey { at, id, role, label, within, days }) => {
+        Key::Add(AddKey { at, id, role, label, within, days, workspace }) => {
             let role = role.to_possible_value().map(|role| role.get_name().to_owned());
             let day = 86_400_000;
             let now = u64::try_from(sys::since_epoch().as_millis()).unwrap_or(u64::MAX);
             let expires = days.map(|days| now.saturating_add(u64::from(days).saturating_mul(day)));
-            let body = json!({"role": role, "label": label, "policy": within, "expires": expires});
+            let workspaces = Some(workspace).filter(|names| !names.is_empty());
+            let body = json!({
+                "role": role, "label": label, "policy": within, "expires": expires, "workspaces": workspaces,
+            });
             ask(at, Method::POST, &of(id), &body, printer)
         }
         Key::List(OneTenant { at, id }) => ask(at, Method::GET, &of(id), &Json::Null, printer),

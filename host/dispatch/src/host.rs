@@ -11,6 +11,7 @@ use harness_audit::AuditWriter;
 use harness_capability::http::{Client, Connector};
 use harness_capability::system::System;
 use harness_sandbox::engine::{Sandbox, Settings};
+use harness_sandbox::scheduling::quota::{Quota, Share};
 use harness_sys as sys;
 
 /// How large a host is.
@@ -56,6 +57,8 @@ pub struct Host {
     pub(crate) audit: AuditWriter,
     /// Makes the connections of all projects.
     connector: Arc<Connector>,
+    /// Whether all projects that are opened with it have one share of it together.
+    is_shared: bool,
     /// The folders below which its projects are, where it has such.
     roots: Option<Arc<[PathBuf]>>,
     /// Watches the files of projects.
@@ -74,7 +77,8 @@ impl Host {
         let settings = Settings { instances: options.instances, image_bytes: options.image_bytes };
         let sandbox = Sandbox::new(settings).map_err(OpenError::Sandbox)?;
         let (audit, watcher) = (AuditWriter::new(), Watcher::default());
-        Ok(Self { sandbox, audit, watcher, connector: Arc::default(), roots: None, openings: Arc::default() })
+        let (connector, openings) = (Arc::default(), Arc::default());
+        Ok(Self { sandbox, audit, watcher, connector, is_shared: false, roots: None, openings })
     }
 
     /// The same for projects below these folders only. A process that is confined to them
@@ -90,6 +94,18 @@ impl Host {
         Ok(Self { roots: Some(roots.into()), ..self })
     }
 
+    /// The same for projects that have one share of it together, however often one of them is opened: the quota of each
+    /// project's own options does not count.
+    #[must_use]
+    pub fn with_share(&self, quota: Quota) -> Self {
+        Self { sandbox: self.sandbox.for_project(quota), is_shared: true, ..self.clone() }
+    }
+
+    /// The share of it that its projects have together ([`with_share`](Self::with_share)).
+    pub fn share(&self) -> &Arc<Share> {
+        self.sandbox.share()
+    }
+
     /// Opens the project in a folder: the one that holds `.harness/`. The same folder may be open more than once; each
     /// project has its own quota. Waits with this thread while as many others are opened or loaded again as the machine has
     /// cores, less one.
@@ -102,7 +118,7 @@ impl Host {
         let workspace = options.workspace.as_deref().map(|folder| self.within_roots(folder)).transpose()?;
         let workspace = workspace.map(Cow::into_owned);
         let options = Options { workspace, ..options };
-        let sandbox = self.sandbox.for_project(options.quota);
+        let sandbox = if self.is_shared { self.sandbox.clone() } else { self.sandbox.for_project(options.quota) };
         let host = Self { sandbox, ..self.clone() };
         Ok(Project { inner: Arc::new(Inner::new(root, options, host)?) })
     }

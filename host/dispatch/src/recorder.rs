@@ -355,6 +355,9 @@ impl Recorder {
                 place.loaded.parts.secrets.redact(&mut shown);
                 entry.put_text(key, &shown, MAX_NAME);
             }
+            if let Some(workspace) = &request.workspace {
+                entry.put_text("workspace", workspace, MAX_NAME);
+            }
         }
         Ok(entry)
     }

@@ -70,6 +70,8 @@ pub struct ClientRequest {
     pub protocol: String,
     /// The identifier that the client gave the request.
     pub id: String,
+    /// The workspace that it is for, where its project has several and it is not the usual one.
+    pub workspace: Option<String>,
 }
 
 /// What scripts have added to a run. Each call sees one state of it.

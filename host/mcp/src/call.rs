@@ -337,6 +337,7 @@ pub(crate) fn client_request(server: &Server, context: &RequestContext<RoleServe
         client: server.principal().client(client.get(..client.floor_char_boundary(MAX_CLIENT)).unwrap_or_default()),
         protocol: format!("mcp/{version}"),
         id: context.id.to_string(),
+        workspace: server.principal().workspace(),
     }
 }
 

@@ -26,6 +26,11 @@ pub trait Principal: Debug + Send + Sync {
     /// Returns what the audit log calls a client that gives itself this name.
     fn client(&self, name: &str) -> String;
 
+    /// Returns the workspace that its calls are in, where the audit log has to say it.
+    fn workspace(&self) -> Option<String> {
+        None
+    }
+
     /// Admits one call, before anything of it runs.
     fn admit(&self) -> Admission<'_>;
 

@@ -12,6 +12,7 @@
 //! - `policy`: the policy, dry runs of another one, and plugins
 //! - `reads`: tools, usage and audit log
 //! - `files`: the files of a workspace
+//! - `workspaces`: the workspaces of a tenant, and which one a request means
 //! - `chat`: agents as models, in the form of OpenAI's chat completions
 //! - `mcp`: the Model Context Protocol
 //! - `webhooks`: where events are sent
@@ -34,6 +35,7 @@ mod reads;
 pub(crate) mod runs;
 mod sessions;
 mod webhooks;
+pub(crate) mod workspaces;
 
 pub(crate) use self::chat::BUCKET as CHATS;
 pub(crate) use self::once::{BUCKET as ONCE, sweep};
@@ -79,12 +81,14 @@ pub(crate) struct Caller {
     pub(crate) key: Arc<Key>,
     /// Its tenant; none: the operator.
     tenant: Option<Arc<Tenant>>,
+    /// The workspace that the header or the query of the request names.
+    workspace: Option<String>,
 }
 
 impl Caller {
     /// One whose key was checked by other means than `Authorization`.
     pub(crate) fn new(key: Arc<Key>, tenant: Option<Arc<Tenant>>) -> Self {
-        Self { key, tenant }
+        Self { key, tenant, workspace: None }
     }
 
     /// The tenant of the key.
@@ -96,9 +100,11 @@ impl Caller {
         self.tenant.as_ref().ok_or_else(|| Problem::forbidden(self.key.record.role.name()))
     }
 
-    /// Whether this key sees what another one of its tenant has begun. One with the role `caller` sees its own alone.
-    pub(crate) fn sees_of(&self, begun_by: &str) -> bool {
-        self.key.record.role != Role::Caller || self.key.record.id == begun_by
+    /// Whether this key sees what another one of its tenant has begun in a workspace. One with the role `caller` sees its own
+    /// alone, and one that is narrowed to some workspaces what happens there.
+    pub(crate) fn sees_of(&self, begun_by: &str, workspace: &str) -> bool {
+        let key = &self.key.record;
+        key.has_workspace(workspace) && (key.role != Role::Caller || key.id == begun_by)
     }
 }
 
@@ -125,6 +131,9 @@ pub(crate) fn tenants(server: &Arc<Server>, names: Names) -> Router {
         .on("/v1/files", Action::ReadFiles, get(files::list))
         .on("/v1/files/{*path}", Action::ReadFiles, get(files::read))
         .on("/v1/files/{*path}", Action::WriteFiles, put(files::write).delete(files::remove))
+        .on("/v1/workspaces", Action::ReadTools, get(workspaces::list))
+        .on("/v1/workspaces", Action::ManageWorkspaces, post(workspaces::create))
+        .on("/v1/workspaces/{name}", Action::ManageWorkspaces, delete(workspaces::remove))
         .on("/v1/project", Action::ReadTools, get(own::project))
         .on("/v1/project", Action::WriteProject, put(own::upload))
         .on("/v1/secrets", Action::WriteSecrets, get(own::secrets))
@@ -157,6 +166,12 @@ pub(crate) fn operator(server: &Arc<Server>) -> Router {
         .on("/admin/v1/tenants/{id}", Action::Administer, get(admin::show).patch(admin::change).delete(admin::remove))
         .on("/admin/v1/tenants/{id}/project", Action::Administer, put(admin::upload))
         .on("/admin/v1/tenants/{id}/secrets/{name}", Action::Administer, put(admin::set_secret))
+        .on(
+            "/admin/v1/tenants/{id}/workspaces",
+            Action::Administer,
+            get(workspaces::of_tenant).post(workspaces::create_of),
+        )
+        .on("/admin/v1/tenants/{id}/workspaces/{name}", Action::Administer, delete(workspaces::remove_of))
         .on("/admin/v1/tenants/{id}/keys", Action::Administer, get(admin::keys).post(admin::create_key))
         .on("/admin/v1/tenants/{id}/keys/{key}", Action::Administer, delete(admin::remove_key))
         .on("/admin/v1/keys", Action::Administer, get(admin::own_keys).post(admin::create_own_key))
@@ -228,20 +243,27 @@ async fn enter(
         server.journal.refuse(shown, why, tenant.as_deref(), request.uri(), server.monotonic());
         return Problem::unauthorized().into_response();
     };
-    if !key.record.role.may(action) {
+    if !key.record.may(action) {
         if action == Action::Administer {
             let tenant = key.record.tenant.as_deref();
             server.journal.refuse(shown, Refusal::Role, tenant, request.uri(), server.monotonic());
         }
+        if key.record.role.may(action) {
+            return workspaces::of_whole_tenant().into_response();
+        }
         return Problem::forbidden(key.record.role.name()).into_response();
     }
     let Some(tenant) = tenant else {
-        request.extensions_mut().insert(Caller { key: key.clone(), tenant: None });
+        request.extensions_mut().insert(Caller::new(key.clone(), None));
         return recorded(&server, &key, request, next).await;
+    };
+    let workspace = match workspaces::taken(&mut request, action) {
+        Ok(workspace) => workspace,
+        Err(problem) => return problem.into_response(),
     };
     let (rate, class) = (tenant.requests.rate(), tenant.class.clone());
     let (taken, id) = (tenant.requests.take(server.monotonic()), tenant.id());
-    request.extensions_mut().insert(Caller { key, tenant: Some(tenant) });
+    request.extensions_mut().insert(Caller { key, tenant: Some(tenant), workspace });
     let (mut response, Standing { left, again }) = match taken {
         Ok(standing) => (next.run(request).await, standing),
         Err(standing) => {

@@ -11,7 +11,8 @@
 //! DATA/restored               there from then to the first start
 //! DATA/default-policy.yaml    the host policy of classes that name none
 //! DATA/tenants/ID/project/    the tenant's project, with its audit log and its sessions
-//! DATA/tenants/ID/workspace/  the files that its tools work with
+//! DATA/tenants/ID/workspace/  the files that its tools work with, in the workspace `default`
+//! DATA/tenants/ID/workspaces/ those of its other workspaces, by name
 //! ```
 
 use std::io;

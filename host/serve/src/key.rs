@@ -11,7 +11,7 @@ use harness_sys as sys;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
-use crate::role::Role;
+use crate::role::{Action, Role};
 
 /// What every key begins with, so that scanners of secrets find one that was left somewhere.
 const PREFIX: &str = "hk_";
@@ -41,6 +41,9 @@ pub struct KeyRecord {
     pub created: u64,
     /// From when on it does not count, in milliseconds since 1970.
     pub expires: Option<u64>,
+    /// The workspaces that it is narrowed to; none: all of its tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspaces: Option<Vec<String>>,
 }
 
 /// A key that was just made. Its text is shown once and not kept.
@@ -98,6 +101,12 @@ impl KeyRecord {
         self.digest.as_bytes().ct_eq(of.as_bytes()).into()
     }
 
+    /// Whether it may ask for something: its role has the action, and where it is narrowed to some workspaces, the action is
+    /// about one of them.
+    pub(crate) fn may(&self, action: Action) -> bool {
+        self.role.may(action) && (self.workspaces.is_none() || !action.is_of_whole_tenant())
+    }
+
     /// Whether it counts at this moment.
     pub fn is_valid(&self, now: u64) -> bool {
         self.expires.is_none_or(|expires| now < expires)
@@ -146,6 +155,7 @@ mod tests {
             policy: None,
             created: 0,
             expires: Some(10),
+            workspaces: None,
         };
         assert!(
             record.has_digest(&digest(&key.text))

@@ -9,6 +9,7 @@
 //! - [`rate`], [`budget`]: how often, and how much
 //! - `runs`: turns of agents and asynchronous calls, which continue after the response
 //! - `api`: the HTTP interface
+//! - `workspaces`: the folders that tools of a tenant work in
 //! - `mcp`: the Model Context Protocol
 //! - `webhooks`: what happens, sent to addresses that tenants name
 //! - `dashboard`: pages for people
@@ -46,6 +47,7 @@ pub mod server;
 pub mod tenant;
 pub mod tenants;
 mod webhooks;
+mod workspaces;
 
 pub use runs::ANSWERED_LATER;
 pub use server::{CONNECTIONS, Doors, FirstKey, Server, Settings};

@@ -10,7 +10,7 @@
 mod metered;
 mod principal;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,10 +40,13 @@ pub(crate) const SWEEP: Duration = Duration::from_secs(60);
 /// The longest wait for the end of a key, whose clock may be set meanwhile.
 const LOOK: u64 = 60_000;
 
+/// A key, and the workspace that it works in.
+type Which = (String, String);
+
 /// The servers of the keys of one tenant that were used lately.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
-    all: Mutex<HashMap<String, Entry>>,
+    all: Mutex<HashMap<Which, Entry>>,
     /// What they share.
     bounds: Bounds,
 }
@@ -75,7 +78,7 @@ impl Entry {
 }
 
 impl Endpoints {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Which, Entry>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,7 +95,8 @@ impl Endpoints {
         names: &Names,
     ) -> Result<Endpoint, Problem> {
         let (id, tenant) = (&caller.key.record.id, caller.tenant()?);
-        let found = self.all().get_mut(id).map(|entry| {
+        let which = (id.clone(), opened.workspace().to_owned());
+        let found = self.all().get_mut(&which).map(|entry| {
             entry.used = Instant::now();
             entry.clone()
         });
@@ -101,7 +105,7 @@ impl Endpoints {
             None => self.begin(server, caller, opened, names).await?,
         };
         if !Arc::ptr_eq(&entry.opened, opened) {
-            self.renew_one(tenant, id, &entry, opened).await?;
+            self.renew_one(tenant, &which, &entry, opened).await?;
         }
         // One that was removed meanwhile would be left behind.
         if server.tenants.key_in_force(id, now()).is_none() {
@@ -120,8 +124,16 @@ impl Endpoints {
     ) -> Result<Entry, Problem> {
         let (id, tenant) = (&caller.key.record.id, caller.tenant()?);
         let settings = harness_mcp::Settings {
-            principal: Arc::new(OfKey { server: server.clone(), caller: caller.clone() }),
-            key: server.mcp_key(id),
+            principal: Arc::new(OfKey {
+                server: server.clone(),
+                caller: caller.clone(),
+                workspace: opened.other_workspace(),
+            }),
+            // What was sealed in one workspace opens nothing in another.
+            key: server.mcp_key(&match opened.other_workspace() {
+                Some(workspace) => format!("{id}/{workspace}"),
+                None => id.clone(),
+            }),
             tasks: TASKS,
             ..harness_mcp::Settings::new(models(tenant, opened), Arc::new(ByApprovers))
         };
@@ -138,10 +150,11 @@ impl Endpoints {
         let new = Entry { endpoint, own, mcp, opened: opened.clone(), used, closed };
         let mut all = self.all();
         // Of two requests that come first, one is.
-        if let Some(entry) = all.get(id) {
+        let which = (id.clone(), opened.workspace().to_owned());
+        if let Some(entry) = all.get(&which) {
             return Ok(entry.clone());
         }
-        all.insert(id.clone(), new.clone());
+        all.insert(which, new.clone());
         drop(all);
         let (tenant, id, closed) = (tenant.clone(), id.clone(), new.closed.clone());
         let (ending, expires) = (server.ending.clone(), caller.key.record.expires);
@@ -156,15 +169,15 @@ impl Endpoints {
         Ok(new)
     }
 
-    /// Lets all of them serve this project from here on, and notifies the clients that listen of what it changes.
+    /// Lets all of its workspace serve this project from here on, and notifies the clients that listen of what it changes.
     ///
     /// # Errors
     ///
     /// That the server failed.
     pub(crate) async fn renew(&self, tenant: &Arc<Tenant>, opened: &Arc<Opened>) -> Result<(), Problem> {
-        let all: Vec<_> = self.all().iter().map(|(id, entry)| (id.clone(), entry.clone())).collect();
-        for (id, entry) in all {
-            self.renew_one(tenant, &id, &entry, opened).await?;
+        let all: Vec<_> = self.all().iter().map(|(which, entry)| (which.clone(), entry.clone())).collect();
+        for (which, entry) in all.into_iter().filter(|((_, workspace), _)| workspace == opened.workspace()) {
+            self.renew_one(tenant, &which, &entry, opened).await?;
         }
         Ok(())
     }
@@ -172,29 +185,40 @@ impl Endpoints {
     async fn renew_one(
         &self,
         tenant: &Arc<Tenant>,
-        id: &str,
+        which: &Which,
         entry: &Entry,
         opened: &Arc<Opened>,
     ) -> Result<(), Problem> {
         let (mcp, project, models) = (entry.mcp.clone(), opened.project.clone(), models(tenant, opened));
         off_thread(move || mcp.replace(project, models)).await?;
-        if let Some(entry) = self.all().get_mut(id) {
+        if let Some(entry) = self.all().get_mut(which) {
             entry.opened = opened.clone();
         }
         Ok(())
     }
 
-    /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.all().is_empty()
+    /// The workspaces that some of them are in.
+    pub(crate) fn workspaces(&self) -> BTreeSet<String> {
+        self.all().keys().map(|(_, workspace)| workspace.clone()).collect()
     }
 
     /// Ends the calls, streams and tasks of a key.
     pub(crate) fn close(&self, id: &str) {
-        let entry = self.all().remove(id);
-        if let Some(entry) = entry {
-            entry.close();
-        }
+        self.close_those(|(key, _), _| key == id);
+    }
+
+    /// Forgets those in a workspace in which nothing is under way.
+    pub(crate) fn close_idle_in(&self, workspace: &str) {
+        self.close_those(|(_, of), entry| of == workspace && entry.own.is_idle() && entry.mcp.is_idle());
+    }
+
+    fn close_those(&self, are_closed: impl Fn(&Which, &Entry) -> bool) {
+        let mut all = self.all();
+        let closed: Vec<Which> =
+            all.iter().filter(|(which, entry)| are_closed(which, entry)).map(|(which, _)| which.clone()).collect();
+        let closed: Vec<Entry> = closed.iter().filter_map(|which| all.remove(which)).collect();
+        drop(all);
+        closed.into_iter().for_each(Entry::close);
     }
 
     /// Ends those of all keys.
@@ -259,25 +283,26 @@ mod tests {
         let tenant = tenant.unwrap();
         let opened = server.tenants.opened(&tenant).await.unwrap();
         let caller = Caller::new(key.clone(), Some(tenant.clone()));
+        let which = (key.record.id.clone(), "default".to_owned());
         let endpoint = || tenant.mcp.of(&server, &caller, &opened, &Names::Any);
         endpoint().await.unwrap();
-        let used = tenant.mcp.all()[&key.record.id].used;
+        let used = tenant.mcp.all()[&which].used;
         tenant.mcp.sweep(used + IDLE - Duration::from_millis(1));
-        assert!(!tenant.mcp.is_empty());
+        assert!(!tenant.mcp.workspaces().is_empty());
         // A request that is answered keeps it, and it is idle from its end on.
-        let place = tenant.mcp.all()[&key.record.id].own.take(true).unwrap();
+        let place = tenant.mcp.all()[&which].own.take(true).unwrap();
         tenant.mcp.sweep(used + IDLE);
         drop(place);
         tenant.mcp.sweep(used + 2 * IDLE - Duration::from_millis(1));
-        assert!(!tenant.mcp.is_empty());
-        let closed = tenant.mcp.all()[&key.record.id].closed.clone();
+        assert!(!tenant.mcp.workspaces().is_empty());
+        let closed = tenant.mcp.all()[&which].closed.clone();
         tenant.mcp.sweep(used + 2 * IDLE);
-        assert!(tenant.mcp.is_empty() && closed.is_cancelled());
+        assert!(tenant.mcp.workspaces().is_empty() && closed.is_cancelled());
         // The next request finds another one, and a key that is removed meanwhile none.
         endpoint().await.unwrap();
-        assert!(!tenant.mcp.is_empty());
+        assert!(!tenant.mcp.workspaces().is_empty());
         server.tenants.remove_key(&key.record.id).await.unwrap();
-        assert!(endpoint().await.is_err() && tenant.mcp.is_empty());
+        assert!(endpoint().await.is_err() && tenant.mcp.workspaces().is_empty());
         assert_eq!(server.mcp_key("a"), server.mcp_key("a"));
         assert_ne!(server.mcp_key("a"), server.mcp_key("b"));
     }

@@ -22,6 +22,9 @@ pub struct TenantRecord {
     pub project: Option<String>,
     /// When it was made, in milliseconds since 1970.
     pub created: u64,
+    /// Its workspaces beside `default`, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workspaces: Vec<String>,
 }
 
 /// Whether a tenant may do anything.

@@ -53,6 +53,23 @@ pub enum Action {
     ManageKeys,
     /// Names where events are sent.
     ManageWebhooks,
+    /// Makes and removes workspaces of the own tenant.
+    ManageWorkspaces,
+}
+
+impl Action {
+    /// Whether it is about a tenant as a whole, and not about one of its workspaces.
+    pub fn is_of_whole_tenant(self) -> bool {
+        matches!(
+            self,
+            Self::ReadAudit
+                | Self::WriteProject
+                | Self::WriteSecrets
+                | Self::ManageKeys
+                | Self::ManageWebhooks
+                | Self::ManageWorkspaces
+        )
+    }
 }
 
 impl Role {
@@ -75,8 +92,8 @@ impl Role {
     /// Whether a key of this role may ask for that.
     pub fn may(self, action: Action) -> bool {
         use Action::{
-            Administer, Approve, Call, ManageWebhooks, ReadAudit, ReadFiles, ReadPolicy, ReadRuns, ReadTools,
-            ReadUsage, Run, WriteFiles, WriteProject, WriteSecrets,
+            Administer, Approve, Call, ManageWebhooks, ManageWorkspaces, ReadAudit, ReadFiles, ReadPolicy, ReadRuns,
+            ReadTools, ReadUsage, Run, WriteFiles, WriteProject, WriteSecrets,
         };
         match self {
             Self::Operator => action == Administer,
@@ -94,6 +111,7 @@ impl Role {
                     | WriteProject
                     | WriteSecrets
                     | ManageWebhooks
+                    | ManageWorkspaces
             ),
             Self::Approver => matches!(action, Approve | ReadTools | ReadRuns),
             Self::Auditor => matches!(action, ReadAudit | ReadUsage | ReadPolicy | ReadTools | ReadRuns),
@@ -106,7 +124,7 @@ impl Role {
 mod tests {
     use super::*;
 
-    const ACTIONS: [Action; 15] = [
+    const ACTIONS: [Action; 16] = [
         Action::Administer,
         Action::ReadTools,
         Action::Call,
@@ -122,6 +140,7 @@ mod tests {
         Action::WriteSecrets,
         Action::ManageKeys,
         Action::ManageWebhooks,
+        Action::ManageWorkspaces,
     ];
 
     /// The whole table, one letter for each action that a role may ask for.
@@ -134,12 +153,12 @@ mod tests {
         assert_eq!(
             table,
             [
-                "operator  x..............",
-                "owner     .xxxxxxxxxxxxxx",
-                "developer .xxxx..xxxxxx.x",
-                "approver  .x..xx.........",
-                "auditor   .x..x.xxx......",
-                "caller    .xxxx..x.......",
+                "operator  x...............",
+                "owner     .xxxxxxxxxxxxxxx",
+                "developer .xxxx..xxxxxx.xx",
+                "approver  .x..xx..........",
+                "auditor   .x..x.xxx.......",
+                "caller    .xxxx..x........",
             ]
         );
     }

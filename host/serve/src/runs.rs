@@ -27,7 +27,7 @@ use axum::body::Body;
 use axum::http::header::{HeaderName, HeaderValue, LOCATION};
 use axum::http::{HeaderMap, Response, StatusCode};
 use harness_dispatch::confirm::Answer;
-use harness_store::{Expected, Store};
+use harness_store::{Expected, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -45,6 +45,7 @@ use crate::problem::Problem;
 use crate::server::Server;
 use crate::tenant::{Opened, Tenant};
 use crate::tenants::now;
+use crate::workspaces::DEFAULT;
 
 /// Where the store has records of runs: `TENANT/RUN`.
 pub(crate) const BUCKET: &str = "runs";
@@ -83,8 +84,33 @@ pub(crate) struct RunRecord {
     pub(crate) ended: Option<u64>,
     /// The session that it is recorded in.
     pub(crate) session: Option<String>,
+    /// The workspace that it works in.
+    #[serde(default = "usual")]
+    pub(crate) workspace: String,
     /// What came of it.
     pub(crate) result: Option<Json>,
+}
+
+/// The workspace of what was kept before there were others.
+fn usual() -> String {
+    DEFAULT.to_owned()
+}
+
+/// Whether a run of a tenant has not ended that is in a workspace.
+pub(crate) async fn are_open_in(store: &dyn Store, tenant: &str, workspace: &str) -> Result<bool, StoreError> {
+    let mut after: Option<String> = None;
+    loop {
+        let page = store.list(OPEN, &place(tenant, ""), after.as_deref(), 500).await?;
+        let Some((last, _)) = page.last() else { return Ok(false) };
+        after = Some(last.clone());
+        for (key, _) in &page {
+            let Some(found) = store.get(BUCKET, key).await? else { continue };
+            let record = serde_json::from_slice::<RunRecord>(&found.value);
+            if record.is_ok_and(|record| record.state == "running" && record.workspace == workspace) {
+                return Ok(true);
+            }
+        }
+    }
 }
 
 /// The runs that are under way.
@@ -192,6 +218,7 @@ impl Runs {
             created: now(),
             ended: None,
             session: None,
+            workspace: opened.workspace().to_owned(),
             result: None,
         };
         let id = tenant.id();
@@ -296,6 +323,7 @@ pub(crate) fn shown(record: &RunRecord) -> Json {
         "created": record.created,
         "ended": record.ended,
         "session": record.session,
+        "workspace": record.workspace,
         "result": record.result,
     })
 }

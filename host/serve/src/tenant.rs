@@ -1,14 +1,15 @@
 //! One tenant: its record, its meters, and its project once something was asked of it.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use harness_agent::{Configured, Models};
 use harness_artifact::server::{Rate, Retention, TenantClass};
 use harness_capability::env::Variables;
-use harness_capability::fs::{Space, SpaceQuota, Used, Workspace};
+use harness_capability::fs::{SpaceQuota, Used, Workspace};
 use harness_capability::system::System;
 use harness_dispatch::{Host, OpenError, Options, Project};
 use harness_plugin::content::Content;
@@ -26,6 +27,7 @@ use crate::key::{KeyRecord, narrowing};
 use crate::mcp::Endpoints;
 use crate::rate::Meter;
 use crate::record::TenantRecord;
+use crate::workspaces::{DEFAULT, Named, Spaces};
 
 /// Requests of a tenant in a minute where its class does not say.
 const REQUESTS: Rate = Rate { per_minute: 6_000, burst: 600 };
@@ -52,6 +54,8 @@ pub struct Class {
     pub workspace_bytes: u64,
     /// Files of a workspace.
     pub workspace_files: u64,
+    /// Workspaces of a tenant.
+    pub workspaces: usize,
     /// How long what has ended is kept.
     pub retention: Kept,
     /// Webhooks of one tenant.
@@ -95,6 +99,7 @@ impl Class {
             runs: given.concurrent_runs.map_or(8, |runs| usize::try_from(runs).unwrap_or(usize::MAX)),
             workspace_bytes: given.workspace_bytes.unwrap_or(256 << 20),
             workspace_files: given.workspace_files.unwrap_or(10_000),
+            workspaces: given.workspaces.map_or(1, |most| usize::try_from(most).unwrap_or(usize::MAX)),
             retention: Kept::new(given.retention),
             webhooks: given.webhooks.map_or(0, |most| usize::try_from(most).unwrap_or(usize::MAX)),
             given,
@@ -141,12 +146,26 @@ impl Key {
     }
 }
 
-/// A project that is open, with the models that it names.
+/// A project that is open in a workspace, with the models that it names.
 pub struct Opened {
     /// The project.
     pub project: Project,
     /// Its models, at public addresses alone.
     pub models: Arc<dyn Models>,
+    /// The workspace: it is in use as long as this is.
+    workspace: Arc<Named>,
+}
+
+impl Opened {
+    /// The name of its workspace.
+    pub fn workspace(&self) -> &str {
+        &self.workspace.name
+    }
+
+    /// The same for the audit log, which does not say it of the usual one.
+    pub(crate) fn other_workspace(&self) -> Option<String> {
+        Some(self.workspace().to_owned()).filter(|name| name != DEFAULT)
+    }
 }
 
 impl fmt::Debug for Opened {
@@ -172,10 +191,12 @@ pub struct Tenant {
     pub ledger: Ledger,
     /// Runs at one time.
     pub runs: Arc<Semaphore>,
-    /// What its workspace may hold, and what it does.
-    space: Arc<Space>,
-    /// Its project. Changed while that is opened or replaced.
-    opened: Changing<Option<Arc<Opened>>>,
+    /// What its workspaces may hold, and what they do.
+    spaces: Spaces,
+    /// The host, with the share of this tenant.
+    host: OnceLock<Host>,
+    /// Its project, by the workspace that it is open in. Changed while that is opened or replaced.
+    opened: Changing<HashMap<String, Arc<Opened>>>,
     /// What its keys are served by of the Model Context Protocol.
     pub(crate) mcp: Endpoints,
     /// Whether it was removed: what was asked before is not done after.
@@ -200,7 +221,8 @@ impl Tenant {
             layer: RwLock::new(layer),
             requests: Meter::new(class.requests),
             runs: Arc::new(Semaphore::new(class.runs)),
-            space: Arc::new(Space::new(class.space())),
+            spaces: Spaces::default(),
+            host: OnceLock::new(),
             ledger,
             class,
             folder,
@@ -244,48 +266,66 @@ impl Tenant {
         self.folder.join("project")
     }
 
-    /// The folder that its tools work in.
-    pub fn workspace(&self) -> PathBuf {
-        self.folder.join("workspace")
+    /// The folder that its tools work in, in a workspace.
+    pub(crate) fn workspace(&self, name: &str) -> PathBuf {
+        if name == DEFAULT { self.folder.join("workspace") } else { self.other_workspaces().join(name) }
     }
 
-    /// What its workspace holds, and may hold.
+    /// The folder of the workspaces beside `default`.
+    fn other_workspaces(&self) -> PathBuf {
+        self.folder.join("workspaces")
+    }
+
+    /// The names of its workspaces.
+    pub(crate) fn workspaces(&self) -> Vec<String> {
+        std::iter::once(DEFAULT.to_owned()).chain(self.record().workspaces.iter().cloned()).collect()
+    }
+
+    fn named(&self, workspace: &str) -> Arc<Named> {
+        self.spaces.of(workspace, || self.class.space())
+    }
+
+    /// What a workspace holds, and may hold.
     ///
     /// # Errors
     ///
     /// It cannot be counted.
-    pub(crate) async fn space_used(&self) -> Result<(Used, SpaceQuota), Unopened> {
-        let (folder, space) = (self.workspace(), self.space.clone());
-        let quota = space.quota().clone();
+    pub(crate) async fn space_used(&self, workspace: &str) -> Result<(Used, SpaceQuota), Unopened> {
+        let (folder, named) = (self.workspace(workspace), self.named(workspace));
+        let quota = named.space.quota().clone();
         let used = off_thread(move || {
             if sys::is_gone(&folder) {
                 return Ok(Some(Used::default()));
             }
-            Workspace::open(&folder)?.with_space(Some(space)).used()
+            Workspace::open(&folder)?.with_space(Some(named.space.clone())).used()
         });
         let used = used.await?.map_err(|error| Unopened::Host(error.to_string()))?;
         Ok((used.unwrap_or_default(), quota))
     }
 
-    /// Its project. The first time it is opened, and its files are written where they are not there.
+    /// Its project in a workspace. The first time it is opened, and its files are written where they are not there.
     ///
     /// # Errors
     ///
     /// It has none, or it cannot be opened.
     pub async fn opened(
         &self,
+        workspace: &str,
         host: &Host,
         store: &dyn Store,
         variables: impl AsyncSecrets,
     ) -> Result<Arc<Opened>, Unopened> {
-        if let Some(Some(opened)) = self.opened.look(Option::clone) {
+        if let Some(Some(opened)) = self.opened.look(|opened| opened.get(workspace).cloned()) {
             return Ok(opened);
         }
         let mut opened = self.opened.change().await;
-        if let Some(opened) = &*opened {
+        if let Some(opened) = opened.get(workspace) {
             return Ok(opened.clone());
         }
         self.is_there()?;
+        if workspace != DEFAULT && !self.record().workspaces.iter().any(|name| name == workspace) {
+            return Err(Unopened::NoWorkspace(workspace.to_owned()));
+        }
         let digest = self.record().project.clone().ok_or(Unopened::None)?;
         if !self.has(&digest) {
             let packed = store.blob(&digest).await.map_err(Unopened::Store)?;
@@ -295,8 +335,10 @@ impl Tenant {
             self.write(&content, &digest).map_err(|error| Unopened::Host(error.to_string()))?;
         }
         let variables = variables.read().await?;
-        let new = Arc::new(self.open(host, variables).await?);
-        *opened = Some(new.clone());
+        let folder = self.workspace(workspace);
+        tree::create(&folder).map_err(|error| Unopened::Host(error.to_string()))?;
+        let new = Arc::new(self.open(workspace, host, variables).await?);
+        opened.insert(workspace.to_owned(), new.clone());
         Ok(new)
     }
 
@@ -312,15 +354,15 @@ impl Tenant {
     /// Writes the files of a project. The marker is there only while they are whole.
     fn write(&self, content: &Content, digest: &str) -> std::io::Result<()> {
         private::remove(&self.marker())?;
-        tree::create(&self.workspace())?;
+        tree::create(&self.workspace(DEFAULT))?;
         tree::replace(&self.project_folder(), &OF_HOST, content.files())?;
         private::write(&self.marker(), digest)
     }
 
-    fn options(&self, variables: Variables) -> Options {
+    fn options(&self, workspace: &Named, variables: Variables) -> Options {
         Options {
-            workspace: Some(self.workspace()),
-            space: Some(self.space.clone()),
+            workspace: Some(self.workspace(&workspace.name)),
+            space: Some(workspace.space.clone()),
             quota: self.class.quota,
             system: System::default().with_variables(variables),
             machine: Machine::Server(self.class.policy.clone()),
@@ -328,12 +370,15 @@ impl Tenant {
         }
     }
 
-    async fn open(&self, host: &Host, variables: Variables) -> Result<Opened, Unopened> {
-        let (host, root, options) = (host.clone(), self.project_folder(), self.options(variables.clone()));
+    async fn open(&self, workspace: &str, host: &Host, variables: Variables) -> Result<Opened, Unopened> {
+        // All its workspaces have one share together.
+        let host = self.host.get_or_init(|| host.with_share(self.class.quota)).clone();
+        let workspace = self.named(workspace);
+        let (root, options) = (self.project_folder(), self.options(&workspace, variables.clone()));
         let models_root = root.clone();
         let project = off_thread(move || host.open(&root, options)).await?.map_err(Unopened::Project)?;
         let models = Configured::new(&models_root, &project.loaded().policy().models, &variables).at_public_addresses();
-        Ok(Opened { project, models: Arc::new(models) })
+        Ok(Opened { project, models: Arc::new(models), workspace })
     }
 
     /// Its project once more, whose calls are in no record. Its files are there: it was opened before.
@@ -346,7 +391,7 @@ impl Tenant {
         // While it is held, no upload replaces the files.
         let _whole = self.opened.change().await;
         self.is_there()?;
-        let options = Options { audit: false, ..self.options(variables) };
+        let options = Options { audit: false, ..self.options(&self.named(DEFAULT), variables) };
         let (host, root) = (host.clone(), self.project_folder());
         off_thread(move || host.open(&root, options)).await?.map_err(Unopened::Project)
     }
@@ -375,11 +420,11 @@ impl Tenant {
         let host_error = |error: std::io::Error| Unopened::Host(error.to_string());
         self.is_there()?;
         tree::create(&self.folder).map_err(host_error)?;
-        tree::create(&self.workspace()).map_err(host_error)?;
+        tree::create(&self.workspace(DEFAULT)).map_err(host_error)?;
         let written = tree::write(&folder, content.files());
         let opened = match written {
             Ok(()) => {
-                let options = Options { audit: false, ..self.options(Variables::default()) };
+                let options = Options { audit: false, ..self.options(&self.named(DEFAULT), Variables::default()) };
                 let (host, root) = (host.clone(), folder.clone());
                 let open = move || host.open(&root, options).map(|project| look(project.loaded().registry()));
                 off_thread(open).await.and_then(|opened| opened.map_err(Unopened::Project))
@@ -399,20 +444,47 @@ impl Tenant {
         let opened = self.opened.change().await;
         self.is_there()?;
         self.write(content, digest).map_err(|error| Unopened::Host(error.to_string()))?;
-        if let Some(opened) = opened.clone() {
-            off_thread(move || opened.project.reload()).await?.map_err(Unopened::Project)?;
-        }
-        Ok(())
+        let all: Vec<_> = opened.values().cloned().collect();
+        let reload = move || all.iter().try_for_each(|opened| opened.project.reload());
+        off_thread(reload).await?.map_err(Unopened::Project)
     }
 
-    /// Its part of the machine, while its project is open and nothing changes that.
+    /// Its part of the machine, once its project was opened.
     pub(crate) fn share(&self) -> Option<Arc<Share>> {
-        Some(self.opened.look(Option::clone)??.project.share().clone())
+        self.host.get().map(|host| host.share().clone())
     }
 
     /// Lets the next call open the project anew, with the secrets that there are then.
     pub async fn forget(&self) {
-        *self.opened.change().await = None;
+        self.opened.change().await.clear();
+    }
+
+    /// Removes a workspace in which nothing is under way: first `forgotten` takes its name from where it is kept, then its
+    /// files go. Whether there was nothing under way.
+    ///
+    /// # Errors
+    ///
+    /// What `forgotten` says, or the system.
+    pub(crate) async fn remove_workspace<E: From<Unopened>>(
+        &self,
+        name: &str,
+        forgotten: impl Future<Output = Result<(), E>>,
+    ) -> Result<bool, E> {
+        let mut opened = self.opened.change().await;
+        self.is_there()?;
+        self.mcp.close_idle_in(name);
+        // What is only kept for the next call holds nothing up.
+        if opened.get(name).is_some_and(|opened| Arc::strong_count(opened) == 1) {
+            opened.remove(name);
+        }
+        if opened.contains_key(name) || !self.spaces.forget(name) {
+            return Ok(false);
+        }
+        forgotten.await?;
+        let folder = self.workspace(name);
+        let removed = off_thread(move || tree::remove(&folder)).await?;
+        removed.map_err(|error| Unopened::Host(error.to_string()))?;
+        Ok(true)
     }
 
     /// Removes what uploads have left that a death of the process ended.
@@ -427,7 +499,18 @@ impl Tenant {
         let is_left = |path: &&PathBuf| {
             path.file_name().and_then(std::ffi::OsStr::to_str).is_some_and(|name| name.starts_with(INCOMING))
         };
-        sys::entries(&self.folder)?.iter().filter(is_left).try_for_each(|path| tree::remove(path).map(|_| ()))
+        sys::entries(&self.folder)?.iter().filter(is_left).try_for_each(|path| tree::remove(path).map(|_| ()))?;
+        // Nor is a workspace there whose name is gone.
+        let folder = self.other_workspaces();
+        if sys::is_gone(&folder) {
+            return Ok(());
+        }
+        let record = self.record();
+        let is_named = |path: &PathBuf| {
+            let name = path.file_name().and_then(std::ffi::OsStr::to_str);
+            name.is_some_and(|name| record.workspaces.iter().any(|one| one == name))
+        };
+        sys::entries(&folder)?.iter().filter(|path| !is_named(path)).try_for_each(|path| tree::remove(path).map(|_| ()))
     }
 
     /// Removes its folder, with the record of its calls.
@@ -439,7 +522,7 @@ impl Tenant {
         let mut opened = self.opened.change().await;
         self.is_removed.store(true, Ordering::Release);
         self.mcp.close_all();
-        *opened = None;
+        opened.clear();
         tree::remove(&self.folder).map(|_| ())
     }
 
@@ -460,6 +543,8 @@ pub trait AsyncSecrets {
 pub enum Unopened {
     /// There is none yet.
     None,
+    /// The tenant has no workspace of this name.
+    NoWorkspace(String),
     /// It cannot be opened.
     Project(OpenError),
     /// What the store says.

@@ -26,6 +26,7 @@ use crate::runs;
 use crate::seal::Sealer;
 use crate::tenant::{AsyncSecrets, Class, Key, Opened, Tenant, Unopened};
 use crate::webhooks;
+use crate::workspaces::{self, DEFAULT};
 use axum::http::StatusCode;
 
 /// Buckets of the store.
@@ -77,6 +78,8 @@ pub struct Wanted {
     pub policy: Option<String>,
     /// When it ends, in milliseconds since 1970.
     pub expires: Option<u64>,
+    /// The workspaces that it is narrowed to; none: all of its tenant.
+    pub workspaces: Option<Vec<String>>,
 }
 
 impl Tenants {
@@ -245,8 +248,15 @@ impl Tenants {
             return Err(Problem::invalid(wrong));
         }
         let class = class.unwrap_or(DEFAULT_CLASS).to_owned();
-        let record =
-            TenantRecord { id: id.to_owned(), class, state: State::Active, policy, project: None, created: now() };
+        let record = TenantRecord {
+            id: id.to_owned(),
+            class,
+            state: State::Active,
+            policy,
+            project: None,
+            created: now(),
+            workspaces: Vec::new(),
+        };
         let tenant = Arc::new(self.tenant_of(record.clone()).map_err(Problem::invalid)?);
         let put = self.store.put(TENANTS, id, Expected::Absent, as_bytes(&record)?).await;
         put.map_err(|error| match error {
@@ -328,7 +338,8 @@ impl Tenants {
     ///
     /// What was asked for cannot be.
     pub async fn create_key(&self, wanted: Wanted) -> Result<NewKey, Problem> {
-        let Wanted { tenant, role, label, policy, expires } = wanted;
+        let Wanted { tenant, role, label, policy, expires, workspaces } = wanted;
+        self.check_workspaces(tenant.as_deref(), workspaces.as_deref())?;
         if let Some(wrong) = key::label_problem(&label) {
             return Err(Problem::invalid(wrong));
         }
@@ -353,6 +364,7 @@ impl Tenants {
             policy,
             created: now(),
             expires,
+            workspaces,
         };
         let key = Key::new(record.clone()).map_err(Problem::invalid)?;
         self.store.put(KEYS, &new.id, Expected::Absent, as_bytes(&record)?).await?;
@@ -449,8 +461,8 @@ impl Tenants {
         self.change(tenant, |record| record.project = Some(digest.clone())).await?;
         tenant.replace(&content, &digest).await.map_err(|error| problem(&error))?;
         self.drop_blob(before).await?;
-        if !tenant.mcp.is_empty() {
-            let opened = self.opened(tenant).await?;
+        for workspace in tenant.mcp.workspaces() {
+            let opened = self.opened_in(tenant, &workspace).await?;
             tenant.mcp.renew(tenant, &opened).await?;
         }
         Ok(digest)
@@ -465,14 +477,23 @@ impl Tenants {
         self.store.remove_blob(&digest).await
     }
 
-    /// The project of a tenant, open.
+    /// The project of a tenant, open in its workspace `default`: for what is asked about the project itself.
     ///
     /// # Errors
     ///
     /// It has none, or it cannot be opened.
     pub async fn opened(&self, tenant: &Tenant) -> Result<Arc<Opened>, Problem> {
+        self.opened_in(tenant, DEFAULT).await
+    }
+
+    /// The project of a tenant, open in a workspace.
+    ///
+    /// # Errors
+    ///
+    /// It has none, or it cannot be opened, or there is no such workspace.
+    pub async fn opened_in(&self, tenant: &Tenant, workspace: &str) -> Result<Arc<Opened>, Problem> {
         let secrets = Secrets { all: self, tenant };
-        tenant.opened(&self.host, &*self.store, secrets).await.map_err(|error| problem(&error))
+        tenant.opened(workspace, &self.host, &*self.store, secrets).await.map_err(|error| problem(&error))
     }
 }
 
@@ -537,10 +558,11 @@ fn as_bytes(value: &impl serde::Serialize) -> Result<Vec<u8>, Problem> {
 }
 
 /// What a client gets of a project that is not open.
-fn problem(error: &Unopened) -> Problem {
+pub(crate) fn problem(error: &Unopened) -> Problem {
     match error {
         Unopened::None => Problem::new(StatusCode::CONFLICT, "no_project", "the tenant has no project yet")
             .hint("upload one: `PUT /v1/project` with a tar archive"),
+        Unopened::NoWorkspace(name) => workspaces::unknown(name),
         Unopened::Project(OpenError::Artifacts(registry)) => rejected(registry),
         Unopened::Store(error) => error.clone().into(),
         Unopened::Project(_) | Unopened::Host(_) => Problem::fault(),

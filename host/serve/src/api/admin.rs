@@ -50,7 +50,7 @@ struct Backup {
     name: String,
 }
 
-fn tenant(server: &Server, id: &str) -> Result<Arc<Tenant>, Problem> {
+pub(super) fn tenant(server: &Server, id: &str) -> Result<Arc<Tenant>, Problem> {
     server.tenants.tenant(id).ok_or_else(|| Problem::not_found("there is no such tenant"))
 }
 

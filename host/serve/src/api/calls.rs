@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use super::asked::Path;
-use super::{Caller, MAX_BODY, answer, once, parse, read};
+use super::{Caller, MAX_BODY, answer, once, parse, read, workspaces};
 use crate::budget::Resource;
 use crate::key::hex;
 use crate::problem::Problem;
@@ -33,6 +33,8 @@ pub(crate) struct Asked {
     pub(crate) arguments: Map<String, Json>,
     /// Rules that narrow this call, as in `capabilities:`.
     pub(crate) within: Option<Json>,
+    /// The workspace that it is for.
+    pub(crate) workspace: Option<String>,
 }
 
 pub(super) async fn call(
@@ -54,13 +56,13 @@ async fn make(
     headers: &HeaderMap,
     bytes: &Bytes,
 ) -> Result<Response<Body>, Problem> {
-    let Asked { arguments, within } = if bytes.is_empty() { parse(b"{}") } else { parse(bytes) }?;
+    let Asked { arguments, within, workspace } = if bytes.is_empty() { parse(b"{}") } else { parse(bytes) }?;
     let layer = within.as_ref().map(narrowed).transpose()?;
     let is_async = wants_async(headers);
     if is_async { server.accepts_work().await } else { server.accepts_requests().await }?;
     let tenant = caller.tenant()?;
     tenant.ledger.admit(now()).await.map_err(|refused| Problem::refused(&refused, now()))?;
-    let opened = server.tenants.opened(tenant).await?;
+    let opened = workspaces::opened(server, caller, workspace.as_deref()).await?;
     if is_async {
         let work = Work::Call { tool: name, arguments: Json::Object(arguments), within };
         return server.runs.begin(server, caller, opened, work).await;
@@ -104,7 +106,7 @@ impl Drop for Abandoned {
 pub(crate) fn run(caller: &Caller, opened: &Opened, within: Option<Layer>, id: &str) -> Result<Arc<Run>, Problem> {
     let tenant = caller.tenant()?;
     let run = Run::narrowed(tenant.layers(&caller.key).into_iter().chain(within).collect());
-    run.set_client_request(client(caller, id));
+    run.set_client_request(client(caller, opened, id));
     attach(&opened.project, &run, opened.models.clone());
     Ok(run)
 }
@@ -116,8 +118,9 @@ pub(crate) fn name_of(caller: &Caller) -> String {
 }
 
 /// Who asked, for the audit log.
-pub(crate) fn client(caller: &Caller, id: &str) -> ClientRequest {
-    ClientRequest { client: name_of(caller), protocol: "http/v1".to_owned(), id: id.to_owned() }
+pub(crate) fn client(caller: &Caller, opened: &Opened, id: &str) -> ClientRequest {
+    let workspace = opened.other_workspace();
+    ClientRequest { client: name_of(caller), protocol: "http/v1".to_owned(), id: id.to_owned(), workspace }
 }
 
 /// The rules of a request that narrow it: as YAML text, or the same as JSON.

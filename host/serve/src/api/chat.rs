@@ -20,11 +20,12 @@ use harness_sys::digest::digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use super::{Caller, MAX_BODY, answer, once, parse, read};
+use super::{Caller, MAX_BODY, answer, once, parse, read, workspaces};
 use crate::problem::Problem;
 use crate::runs::{RunRecord, Work, log};
 use crate::server::Server;
 use crate::tenants::now;
+use crate::workspaces::DEFAULT;
 
 type Answer = Result<Response<Body>, Problem>;
 
@@ -146,6 +147,11 @@ fn place(caller: &Caller, messages: &[Message]) -> Result<String, Problem> {
         .map(|message| (message.role.as_str(), message.text()))
         .collect();
     let text = serde_json::to_string(&said).map_err(|_| Problem::fault())?;
+    // The same words in another workspace are another conversation.
+    let text = match caller.workspace(None)?.as_str() {
+        DEFAULT => text,
+        workspace => format!("{workspace}\0{text}"),
+    };
     Ok(format!("{}/{}/{}", caller.tenant()?.id(), caller.key.record.id, digest(&text)))
 }
 
@@ -199,7 +205,7 @@ async fn begin(
     server.accepts_work().await?;
     let tenant = caller.tenant()?;
     tenant.ledger.admit(now()).await.map_err(|refused| Problem::refused(&refused, now()))?;
-    let opened = server.tenants.opened(tenant).await?;
+    let opened = workspaces::opened(server, caller, None).await?;
     server.runs.start(server, caller, opened, Work::Turn { input, session, within: None }).await
 }
 

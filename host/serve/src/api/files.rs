@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::asked::{Path, Query};
-use super::{Caller, answer, read as read_body};
+use super::{Caller, answer, read as read_body, workspaces};
 use crate::problem::Problem;
 use crate::server::Server;
 use crate::tenant::Opened;
@@ -46,7 +46,7 @@ async fn with_files<T: Send + 'static>(
     caller: &Caller,
     work: impl FnOnce(&Opened, &Grant) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let opened = server.tenants.opened(caller.tenant()?).await?;
+    let opened = workspaces::opened(server, caller, None).await?;
     let grant = grant(caller, &opened)?;
     let done = tokio::task::spawn_blocking(move || work(&opened, &grant)).await;
     done.map_err(|_| Problem::fault())?

@@ -9,7 +9,7 @@ use axum::http::Response;
 use axum::http::header::AUTHORIZATION;
 use harness_mcp::http::Names;
 
-use super::Caller;
+use super::{Caller, workspaces};
 use crate::problem::Problem;
 use crate::server::Server;
 
@@ -22,7 +22,7 @@ pub(super) async fn message(
     // The key is known by now, and nothing behind this needs it.
     request.headers_mut().remove(AUTHORIZATION);
     let tenant = caller.tenant()?;
-    let opened = server.tenants.opened(tenant).await?;
+    let opened = workspaces::opened(&server, &caller, None).await?;
     let endpoint = tenant.mcp.of(&server, &caller, &opened, &names).await?;
     Ok(endpoint.answer(request).await.map(Body::new))
 }

@@ -66,6 +66,10 @@ where
 {
     let Some(key) = key(headers)? else { return work().await };
     let (tenant, kept_for) = (caller.tenant()?.id(), caller.tenant()?.class.retention.answers);
+    let route = &match &caller.workspace {
+        Some(workspace) => format!("{route}\0{workspace}"),
+        None => route.to_owned(),
+    };
     // The key of a client and the path may hold any text.
     let place = format!("{tenant}/{}/{}", caller.key.record.id, digest_of(format!("{route}\0{key}").as_bytes()));
     let body = digest_of(bytes);

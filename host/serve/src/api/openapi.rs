@@ -53,12 +53,16 @@ struct Operation {
 const PAGES: &[(&str, &str)] = &[("after", "string"), ("limit", "integer")];
 /// Of requests that begin work.
 const ONCE: &[&str] = &["Idempotency-Key"];
+/// The same in a workspace.
+const RUN: &[&str] = &["Idempotency-Key", "Harness-Workspace"];
+/// Of what is done in a workspace.
+const IN: &[&str] = &["Harness-Workspace"];
 /// Of calls, which may be begun only.
-const CALL: &[&str] = &["Idempotency-Key", "Prefer"];
+const CALL: &[&str] = &["Idempotency-Key", "Prefer", "Harness-Workspace"];
 /// Of event streams.
 const EVENTS: &[&str] = &["Last-Event-ID"];
 /// Of the Model Context Protocol.
-const MCP: &[&str] = &["MCP-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"];
+const MCP: &[&str] = &["MCP-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name", "Harness-Workspace"];
 const JSON_LINES: Content = Content::Of("application/x-ndjson");
 
 macro_rules! operations {
@@ -79,8 +83,8 @@ macro_rules! operations {
 }
 
 use Action::{
-    Approve, Call, ManageKeys, ManageWebhooks, ReadAudit, ReadFiles, ReadPolicy, ReadRuns, ReadTools, ReadUsage, Run,
-    WriteFiles, WriteProject, WriteSecrets,
+    Approve, Call, ManageKeys, ManageWebhooks, ManageWorkspaces, ReadAudit, ReadFiles, ReadPolicy, ReadRuns, ReadTools,
+    ReadUsage, Run, WriteFiles, WriteProject, WriteSecrets,
 };
 use Content::{Empty, Json as J, Messages, Of, Perhaps, PerhapsOf};
 
@@ -89,7 +93,7 @@ const OPERATIONS: &[Operation] = operations! {
     get "/v1/tools" Some(ReadTools), "listTools", "List the tools that the policy allows", &[], &[], Empty, [200 J("Tools")];
     post "/v1/tools/{name}/calls" Some(Call), "callTool", "Call a tool", &[], CALL, Perhaps("CallRequest"), [200 J("Call"), 202 J("Run")];
     get "/v1/runs" Some(ReadRuns), "listRuns", "List runs, the oldest first", PAGES, &[], Empty, [200 J("Runs")];
-    post "/v1/runs" Some(Run), "beginRun", "Give the agent a message", &[], ONCE, J("RunRequest"), [202 J("Run")];
+    post "/v1/runs" Some(Run), "beginRun", "Give the agent a message", &[], RUN, J("RunRequest"), [202 J("Run")];
     get "/v1/runs/{id}" Some(ReadRuns), "showRun", "Show a run, with its result once it has ended", &[], &[], Empty, [200 J("Run")];
     delete "/v1/runs/{id}" Some(Run), "stopRun", "Stop a run, and wait for its end", &[], &[], Empty, [200 J("Run")];
     get "/v1/runs/{id}/events" Some(ReadRuns), "followRun", "Follow the events of a run until its end", &[("after", "integer")], EVENTS, Empty, [200 Of("text/event-stream")];
@@ -104,10 +108,13 @@ const OPERATIONS: &[Operation] = operations! {
     get "/v1/policy" Some(ReadPolicy), "showPolicy", "Show what all layers of policy allow each tool", &[], &[], Empty, [200 J("Policy")];
     post "/v1/policy" Some(ReadPolicy), "tryPolicy", "Compare another policy with the one in force; nothing changes", &[], &[], J("PolicyRequest"), [200 J("PolicyDiff")];
     get "/v1/plugins" Some(ReadPolicy), "listPlugins", "List the plugins of the project", &[], &[], Empty, [200 J("Plugins")];
-    get "/v1/files" Some(ReadFiles), "listFiles", "List files of the workspace", &[("pattern", "string")], &[], Empty, [200 J("Files")];
-    get "/v1/files/{path}" Some(ReadFiles), "readFile", "Read a file", &[], &[], Empty, [200 Of("application/octet-stream")];
-    put "/v1/files/{path}" Some(WriteFiles), "writeFile", "Write a file", &[], &[], PerhapsOf("application/octet-stream"), [200 J("Written")];
-    delete "/v1/files/{path}" Some(WriteFiles), "removeFile", "Remove a file", &[], &[], Empty, [200 J("Removed")];
+    get "/v1/files" Some(ReadFiles), "listFiles", "List files of the workspace", &[("pattern", "string"), ("workspace", "string")], IN, Empty, [200 J("Files")];
+    get "/v1/files/{path}" Some(ReadFiles), "readFile", "Read a file", &[("workspace", "string")], IN, Empty, [200 Of("application/octet-stream")];
+    put "/v1/files/{path}" Some(WriteFiles), "writeFile", "Write a file", &[("workspace", "string")], IN, PerhapsOf("application/octet-stream"), [200 J("Written")];
+    delete "/v1/files/{path}" Some(WriteFiles), "removeFile", "Remove a file", &[("workspace", "string")], IN, Empty, [200 J("Removed")];
+    get "/v1/workspaces" Some(ReadTools), "listWorkspaces", "List workspaces, with what they hold", &[], &[], Empty, [200 J("Workspaces")];
+    post "/v1/workspaces" Some(ManageWorkspaces), "createWorkspace", "Make a workspace", &[], &[], J("WorkspaceRequest"), [201 J("Workspace")];
+    delete "/v1/workspaces/{name}" Some(ManageWorkspaces), "removeWorkspace", "Remove a workspace with its files", &[], &[], Empty, [200 J("Workspace")];
     get "/v1/project" Some(ReadTools), "showProject", "Show the digest of the project in force", &[], &[], Empty, [200 J("Project")];
     put "/v1/project" Some(WriteProject), "uploadProject", "Replace the project by a tar archive", &[], &[], Of("application/octet-stream"), [200 J("Project")];
     get "/v1/secrets" Some(WriteSecrets), "listSecrets", "List the names of secrets", &[], &[], Empty, [200 J("Secrets")];
@@ -125,7 +132,7 @@ const OPERATIONS: &[Operation] = operations! {
     post "/v1/webhooks/{id}/test" Some(ManageWebhooks), "testWebhook", "Send an event to a webhook", &[], &[], Perhaps("Nothing"), [202 J("Delivery")];
     get "/v1/webhooks/{id}/deliveries" Some(ManageWebhooks), "listDeliveries", "List what was sent to a webhook, the oldest first", PAGES, &[], Empty, [200 J("Deliveries")];
     get "/v1/models" Some(Run), "listModels", "List agents as models", &[], &[], Empty, [200 J("Models")];
-    post "/v1/chat/completions" Some(Run), "completeChat", "Ask the agent in the form of chat completions", &[], ONCE, J("ChatRequest"), [200 J("Chat")];
+    post "/v1/chat/completions" Some(Run), "completeChat", "Ask the agent in the form of chat completions", &[], RUN, J("ChatRequest"), [200 J("Chat")];
     post "/mcp" Some(Call), "sendMessage", "Send one message of the Model Context Protocol", &[], MCP, J("Any"), [200 Messages, 202 Empty, 400 J("Any"), 404 J("Any")];
     get "/healthz" None, "isAlive", "Whether the process answers", &[], &[], Empty, [200 J("Status")];
     get "/readyz" None, "isReady", "Whether the server takes work", &[], &[], Empty, [200 J("Status")];

@@ -35,6 +35,7 @@ pub(super) struct NewKey {
     pub(super) label: String,
     pub(super) policy: Option<String>,
     pub(super) expires: Option<u64>,
+    pub(super) workspaces: Option<Vec<String>>,
 }
 
 pub(super) async fn project(Extension(caller): Extension<Caller>) -> Answer {
@@ -109,6 +110,7 @@ fn shown(key: &Key) -> Json {
         "policy": record.policy,
         "created": record.created,
         "expires": record.expires,
+        "workspaces": record.workspaces,
         "used": (used > 0).then_some(used),
     })
 }
@@ -137,9 +139,12 @@ pub(super) async fn create_key(
 
 /// Makes a key as a body wants it.
 pub(super) async fn put_key(tenants: &Tenants, tenant: Option<String>, body: Body) -> Answer {
-    let NewKey { role, label, policy, expires } = parse(&read(body, MAX_BODY).await?)?;
+    let NewKey { role, label, policy, expires, workspaces } = parse(&read(body, MAX_BODY).await?)?;
     let mut details = json!({"role": role, "label": label, "policy": policy, "expires": expires});
-    let new = tenants.create_key(Wanted { tenant, role, label, policy, expires }).await?;
+    if let (Some(details), Some(workspaces)) = (details.as_object_mut(), &workspaces) {
+        details.insert("workspaces".to_owned(), json!(workspaces));
+    }
+    let new = tenants.create_key(Wanted { tenant, role, label, policy, expires, workspaces }).await?;
     if let Some(details) = details.as_object_mut() {
         details.insert("key".to_owned(), json!(new.id));
     }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::asked::Query;
-use super::{Caller, answer};
+use super::{Caller, answer, workspaces};
 use crate::problem::Problem;
 use crate::server::Server;
 use crate::tenants::now;
@@ -49,7 +49,7 @@ pub(super) async fn usage(Extension(caller): Extension<Caller>) -> Answer {
     let tenant = caller.tenant()?;
     tenant.ledger.read(now()).await?;
     let requests = tenant.requests.rate();
-    let (used, most) = tenant.space_used().await.map_err(|_| Problem::fault())?;
+    let workspaces = workspaces::shown(tenant, |name| caller.key.record.has_workspace(name)).await?;
     let (free, runs) = (tenant.runs.available_permits(), tenant.class.runs);
     Ok(answer(
         StatusCode::OK,
@@ -59,11 +59,7 @@ pub(super) async fn usage(Extension(caller): Extension<Caller>) -> Answer {
             "budgets": tenant.ledger.shown(now()),
             "requests": {"per_minute": requests.per_minute, "burst": requests.burst},
             "runs": {"under_way": runs.saturating_sub(free), "limit": runs},
-            "workspaces": [{
-                "name": "default",
-                "bytes": {"used": used.bytes, "limit": most.bytes},
-                "files": {"used": used.files, "limit": most.files},
-            }],
+            "workspaces": workspaces,
         }),
     ))
 }

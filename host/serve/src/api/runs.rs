@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::asked::{Path, Query};
 use super::calls::narrowed;
-use super::{Caller, MAX_BODY, answer, once, parse, read};
+use super::{Caller, MAX_BODY, answer, once, parse, read, workspaces};
 use crate::problem::Problem;
 use crate::runs::{RunRecord, Work, log, shown};
 use crate::server::Server;
@@ -40,6 +40,8 @@ struct New {
     session: Option<String>,
     /// Rules that narrow its calls.
     within: Option<Json>,
+    /// The workspace that it is for.
+    workspace: Option<String>,
 }
 
 /// The body of an answer.
@@ -76,18 +78,20 @@ pub(super) async fn begin(
 }
 
 async fn make(server: &Arc<Server>, caller: &Caller, bytes: &Bytes) -> Answer {
-    let New { input, session, within } = parse(bytes)?;
-    begin_turn(server, caller, input, session, within).await
+    let New { input, session, within, workspace } = parse(bytes)?;
+    begin_turn(server, caller, Turn { input, session, within }, workspace.as_deref()).await
 }
 
-/// Begins a turn of the agent, in a session of its own or in one that is resumed.
-pub(super) async fn begin_turn(
-    server: &Arc<Server>,
-    caller: &Caller,
-    input: String,
-    session: Option<String>,
-    within: Option<Json>,
-) -> Answer {
+/// A turn of the agent, in a session of its own or in one that is resumed.
+pub(super) struct Turn {
+    pub(super) input: String,
+    pub(super) session: Option<String>,
+    pub(super) within: Option<Json>,
+}
+
+/// Begins a turn, in the workspace that the request names. A session that is resumed continues in its own.
+pub(super) async fn begin_turn(server: &Arc<Server>, caller: &Caller, turn: Turn, workspace: Option<&str>) -> Answer {
+    let Turn { input, session, within } = turn;
     if input.trim().is_empty() {
         return Err(Problem::invalid("`input` is empty"));
     }
@@ -95,11 +99,17 @@ pub(super) async fn begin_turn(
     within.as_ref().map(narrowed).transpose()?;
     server.accepts_work().await?;
     let tenant = caller.tenant()?;
+    let mut named = workspace.map(str::to_owned);
     if let Some(session) = &session {
-        server.runs.may_see_session(&*server.tenants.store, caller, session).await?;
+        let of_session = server.runs.may_see_session(&*server.tenants.store, caller, session).await?;
+        if caller.names_workspace(workspace) && caller.workspace(workspace)? != of_session {
+            let why = format!("the session was held in the workspace `{of_session}`, and continues there");
+            return Err(Problem::new(StatusCode::CONFLICT, "conflict", why));
+        }
+        named = Some(of_session);
     }
     tenant.ledger.admit(now()).await.map_err(|refused| Problem::refused(&refused, now()))?;
-    let opened = server.tenants.opened(tenant).await?;
+    let opened = workspaces::opened(server, caller, named.as_deref()).await?;
     server.runs.begin(server, caller, opened, Work::Turn { input, session, within }).await
 }
 
@@ -107,7 +117,7 @@ pub(super) async fn begin_turn(
 pub(crate) async fn visible(server: &Server, caller: &Caller, id: &str) -> Result<(String, RunRecord), Problem> {
     let tenant = caller.tenant()?.id();
     let record = server.runs.record(&*server.tenants.store, &tenant, id).await?;
-    match caller.sees_of(&record.key) {
+    match caller.sees_of(&record.key, &record.workspace) {
         true => Ok((tenant, record)),
         false => Err(Problem::not_found("there is no such run")),
     }
@@ -123,7 +133,8 @@ pub(super) async fn list(
     let page = server.runs.list(&*server.tenants.store, &tenant, after.as_deref(), most).await?;
     // The last run of a full page is the cursor of the next one, also if this key may not see that run.
     let next = page.last().filter(|_| page.len() == most).map(|record| record.id.clone());
-    let runs: Vec<Json> = page.iter().filter(|record| caller.sees_of(&record.key)).map(shown).collect();
+    let runs: Vec<Json> =
+        page.iter().filter(|record| caller.sees_of(&record.key, &record.workspace)).map(shown).collect();
     Ok(answer(StatusCode::OK, &json!({"runs": runs, "next": next})))
 }
 
@@ -235,12 +246,12 @@ impl Reader {
 }
 
 pub(super) async fn approvals(State(server): State<Arc<Server>>, Extension(caller): Extension<Caller>) -> Answer {
-    let open = server.runs.approvals(&*server.tenants.store, &caller.tenant()?.id()).await?;
+    let open = server.runs.approvals(&*server.tenants.store, &caller).await?;
     let open: Vec<Json> = open
         .iter()
         .map(|one| {
             json!({
-                "id": one.id, "run": one.run, "asked_by": one.asked_by, "tool": one.tool, "artifact": one.artifact,
+                "id": one.id, "run": one.run, "workspace": one.workspace, "asked_by": one.asked_by, "tool": one.tool, "artifact": one.artifact,
                 "rule": one.rule, "arguments": one.arguments, "args_digest": one.args_digest, "expires": one.expires,
             })
         })
@@ -255,11 +266,10 @@ pub(super) async fn answer_question(
     body: Body,
 ) -> Answer {
     let Answered { answer: given, args_digest } = parse(&read(body, MAX_BODY).await?)?;
-    let (tenant, by) = (caller.tenant()?.id(), caller.key.record.id.clone());
     let is_yes = given == YesOrNo::Yes;
-    let approval = server.runs.answer(&*server.tenants.store, (&tenant, &by), &id, is_yes, &args_digest).await?;
+    let approval = server.runs.answer(&*server.tenants.store, &caller, &id, is_yes, &args_digest).await?;
     // The answer counts, whether or not it can be sent.
-    let _ = server.webhooks.emit(&*server.tenants.store, &tenant, &Event::answered(&approval)).await;
+    let _ = server.webhooks.emit(&*server.tenants.store, &caller.tenant()?.id(), &Event::answered(&approval)).await;
     let word = approval.answer.map(|(word, _)| word);
     Ok(answer(StatusCode::OK, &json!({"id": approval.id, "run": approval.run, "answer": word})))
 }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::asked::{Path, Query};
-use super::runs::{Page, begin_turn};
+use super::runs::{Page, Turn, begin_turn};
 use super::{Caller, MAX_BODY, answer, once, parse, read as read_body};
 use crate::problem::Problem;
 use crate::server::Server;
@@ -47,8 +47,9 @@ pub(super) async fn list(
     let page = server.runs.sessions(&*server.tenants.store, &caller, after.as_deref(), most).await?;
     // As for runs: the cursor may be a session that this key does not see.
     let next = page.last().filter(|_| page.len() == most).map(|(id, _)| id.clone());
+    let seen = page.iter().filter(|(_, begun)| caller.sees_of(&begun.by, &begun.workspace));
     let sessions: Vec<Json> =
-        page.iter().filter(|(_, by)| caller.sees_of(by)).map(|(id, by)| json!({"id": id, "begun_by": by})).collect();
+        seen.map(|(id, begun)| json!({"id": id, "begun_by": begun.by, "workspace": begun.workspace})).collect();
     Ok(answer(StatusCode::OK, &json!({"sessions": sessions, "next": next})))
 }
 
@@ -119,7 +120,7 @@ pub(super) async fn turn(
     let route = format!("turns/{id}");
     once::once(&server, &caller, &route, &headers, &bytes, || async {
         let Further { input, within } = parse(&bytes)?;
-        begin_turn(&server, &caller, input, Some(id.clone()), within).await
+        begin_turn(&server, &caller, Turn { input, session: Some(id.clone()), within }, None).await
     })
     .await
 }

@@ -99,7 +99,9 @@ fn fill(data: &DataFolder, incoming: &Path) -> Result<Written> {
     let mut written = Written { tenants: u64::try_from(ids.len()).unwrap_or(u64::MAX), ..Written::default() };
     for id in &ids {
         let below = format!("{TENANTS}/{id}/");
-        copy_folder(data.path(), incoming, &format!("{below}workspace"), &mut list, &mut written)?;
+        for folder in ["workspace", "workspaces"] {
+            copy_folder(data.path(), incoming, &format!("{below}{folder}"), &mut list, &mut written)?;
+        }
         for folder in OF_HOST {
             let path = format!("{below}project/{folder}");
             if folder == harness_audit::FOLDER {

@@ -14,8 +14,7 @@ use crate::runs::Approval;
 use crate::webhooks::event::Event;
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, Extension(visitor): Extension<Visitor>) -> Page {
-    let tenant = visitor.caller.tenant()?.id();
-    let open = desk.server.runs.approvals(&*desk.server.tenants.store, &tenant).await?;
+    let open = desk.server.runs.approvals(&*desk.server.tenants.store, &visitor.caller).await?;
     let main = html! {
         h1 { "Approvals" }
         @if open.is_empty() { p { "Nothing waits for an answer." } }
@@ -64,10 +63,9 @@ pub(super) async fn answer(
         "no" => false,
         _ => return Err(Refusal::of(Problem::invalid("an answer is `yes` or `no`"))),
     };
-    let (tenant, by) = (visitor.caller.tenant()?.id(), &visitor.caller.key.record.id);
     let digest = form.field("args_digest")?;
     let store = &*desk.server.tenants.store;
-    let answered = desk.server.runs.answer(store, (&tenant, by), &id, is_yes, digest).await?;
-    let _ = desk.server.webhooks.emit(store, &tenant, &Event::answered(&answered)).await;
+    let answered = desk.server.runs.answer(store, &visitor.caller, &id, is_yes, digest).await?;
+    let _ = desk.server.webhooks.emit(store, &visitor.caller.tenant()?.id(), &Event::answered(&answered)).await;
     Ok(redirect(&format!("/dashboard/runs/{}", layout::in_path(&answered.run))))
 }

@@ -54,7 +54,7 @@ pub(super) struct Visitor {
 impl Visitor {
     /// Whether the role of the key has an action.
     pub(super) fn may(&self, action: Action) -> bool {
-        self.caller.key.record.role.may(action)
+        self.caller.key.record.may(action)
     }
 }
 

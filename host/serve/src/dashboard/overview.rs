@@ -51,7 +51,7 @@ async fn health(desk: &Desk, visitor: &Visitor, tenant: &Tenant) -> Result<Marku
         facts.push(("Runs under way", html! { a href="/dashboard/runs" { (under_way) " of " (tenant.class.runs) } }));
     }
     if visitor.may(Action::Approve) {
-        let open = desk.server.runs.approvals(&*desk.server.tenants.store, &record.id).await?.len();
+        let open = desk.server.runs.approvals(&*desk.server.tenants.store, &visitor.caller).await?.len();
         facts.push(("Approvals waiting", html! { a href="/dashboard/approvals" { (open) } }));
     }
     let requests = tenant.requests.rate();

@@ -101,7 +101,9 @@ async fn found(
         let Some(last) = page.last() else { break };
         after.clone_from(&last.id);
         read = read.saturating_add(page.len());
-        let own = page.into_iter().filter(|record| visitor.caller.sees_of(&record.key) && wanted.has(record));
+        let own = page
+            .into_iter()
+            .filter(|record| visitor.caller.sees_of(&record.key, &record.workspace) && wanted.has(record));
         runs.extend(own.map(|record| RunRecord { result: None, ..record }));
         if read >= READ {
             break;

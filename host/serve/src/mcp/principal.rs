@@ -18,6 +18,8 @@ use crate::tenants::now;
 pub(super) struct OfKey {
     pub(super) server: Arc<Server>,
     pub(super) caller: Caller,
+    /// The workspace that its calls are in, where it is not the usual one.
+    pub(super) workspace: Option<String>,
 }
 
 impl OfKey {
@@ -38,6 +40,10 @@ impl Principal for OfKey {
         format!("{}: {name}", calls::name_of(&self.caller))
     }
 
+    fn workspace(&self) -> Option<String> {
+        self.workspace.clone()
+    }
+
     fn admit(&self) -> Admission<'_> {
         Box::pin(async move {
             self.admitted()
@@ -52,7 +58,7 @@ impl Principal for OfKey {
 
     /// A key that could answer the question as an approval. One that could not would answer for those who may.
     fn may_confirm(&self) -> bool {
-        self.caller.key.record.role.may(Action::Approve)
+        self.caller.key.record.may(Action::Approve)
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::{Runs, bytes, fresh, place};
+use crate::api::Caller;
 use crate::problem::Problem;
 use crate::server::Server;
 use crate::tenants::now;
@@ -33,6 +34,9 @@ pub(crate) struct Approval {
     pub(crate) call: Option<String>,
     /// The key whose run asks.
     pub(crate) asked_by: String,
+    /// The workspace that the run works in.
+    #[serde(default = "super::usual")]
+    pub(crate) workspace: String,
     pub(crate) tool: String,
     /// The file of the tool.
     pub(crate) artifact: String,
@@ -56,8 +60,9 @@ impl Approval {
 }
 
 impl Runs {
-    /// Questions of a tenant that wait for an answer, the oldest first.
-    pub(crate) async fn approvals(&self, store: &dyn Store, tenant: &str) -> Result<Vec<Approval>, Problem> {
+    /// Questions that wait for an answer and that a key sees, the oldest first.
+    pub(crate) async fn approvals(&self, store: &dyn Store, caller: &Caller) -> Result<Vec<Approval>, Problem> {
+        let (tenant, key) = (&caller.tenant()?.id(), &caller.key.record);
         let mut open: Vec<Approval> = Vec::new();
         let mut after: Option<String> = None;
         loop {
@@ -68,7 +73,11 @@ impl Runs {
                 let approval: Approval = serde_json::from_slice(&found.value).map_err(|_| Problem::fault())?;
                 // That of a run that has ended cannot be answered any more.
                 let waits = self.waits(&approval);
-                if waits && approval.answer.is_none() && approval.expires > now() {
+                if waits
+                    && key.has_workspace(&approval.workspace)
+                    && approval.answer.is_none()
+                    && approval.expires > now()
+                {
                     open.push(approval);
                 }
             }
@@ -88,16 +97,20 @@ impl Runs {
     pub(crate) async fn answer(
         &self,
         store: &dyn Store,
-        (tenant, by): (&str, &str),
+        caller: &Caller,
         id: &str,
         is_yes: bool,
         args_digest: &str,
     ) -> Result<Approval, Problem> {
+        let (tenant, by) = (&caller.tenant()?.id(), &caller.key.record.id);
         let gone = |why: &str| Problem::new(StatusCode::CONFLICT, "answered", why);
         let found = store.get(APPROVALS, &place(tenant, id)).await?;
         let Versioned { version, value } = found.ok_or_else(|| Problem::not_found("there is no such question"))?;
         let mut approval: Approval = serde_json::from_slice(&value).map_err(|_| Problem::fault())?;
-        if approval.asked_by == by {
+        if !caller.key.record.has_workspace(&approval.workspace) {
+            return Err(Problem::not_found("there is no such question"));
+        }
+        if approval.asked_by == *by {
             return Err(Problem::new(StatusCode::FORBIDDEN, "own_call", "nobody approves a call of their own"));
         }
         if approval.args_digest != args_digest {
@@ -114,7 +127,7 @@ impl Runs {
         if !self.waits(&approval) {
             return Err(gone("the run that asked has ended"));
         }
-        approval.answer = Some((if is_yes { "yes" } else { "no" }.to_owned(), by.to_owned()));
+        approval.answer = Some((if is_yes { "yes" } else { "no" }.to_owned(), by.clone()));
         store.put(APPROVALS, &place(tenant, id), Expected::Version(version), bytes(&approval)?).await?;
         if let Some(waits) = self.waiting().remove(id) {
             let _ = waits.send(if is_yes { Answer::Yes } else { Answer::No });
@@ -129,6 +142,7 @@ pub(super) struct Asks {
     pub(super) server: Arc<Server>,
     pub(super) tenant: String,
     pub(super) run: String,
+    pub(super) workspace: String,
     pub(super) asked_by: String,
     pub(super) events: UnboundedSender<Json>,
     /// What the run asked in an earlier process.
@@ -153,6 +167,7 @@ impl Asks {
             run: self.run.clone(),
             call: question.call.map(str::to_owned),
             asked_by: self.asked_by.clone(),
+            workspace: self.workspace.clone(),
             tool: question.tool.to_owned(),
             artifact: question.artifact.to_owned(),
             rule: question.rule.to_owned(),

@@ -21,6 +21,7 @@ use super::activity;
 use super::asks::{Approval, Asks};
 use super::events::{LogWriter, MAX_EVENT};
 use super::resume::{Begun, Rest, outcome_of};
+use super::sessions::BegunBy;
 use super::{BUCKET, OPEN, RunRecord, SESSIONS, Work, bytes, end_of, place};
 use crate::api::{Caller, calls};
 use crate::budget::Resource;
@@ -148,6 +149,7 @@ impl Job {
             server: self.server.clone(),
             tenant: self.tenant.clone(),
             run: self.record.id.clone(),
+            workspace: self.record.workspace.clone(),
             asked_by: self.caller.key.record.id.clone(),
             events: events.clone(),
             earlier: self.asked.clone(),
@@ -220,8 +222,8 @@ impl Job {
         };
         let writer = session::create(&root).map_err(|_| Problem::fault())?;
         let store = &self.server.tenants.store;
-        let by = self.caller.key.record.id.clone().into_bytes();
-        store.put(SESSIONS, &place(&self.tenant, writer.id()), Expected::Anything, by).await?;
+        let begun = BegunBy { by: self.caller.key.record.id.clone(), workspace: self.record.workspace.clone() };
+        store.put(SESSIONS, &place(&self.tenant, writer.id()), Expected::Anything, begun.write()).await?;
         let name = Some(writer.id().to_owned());
         let (artifacts, attempts) = (self.artifacts.clone(), self.attempts);
         let begun = Begun { work: work.clone(), artifacts, session: name.clone(), attempts };
@@ -231,7 +233,7 @@ impl Job {
         let recorder = session::begin(writer, &self.opened.project, "serve", resumes.as_deref(), counted.clone());
         let _ = self.recorder.set(Arc::downgrade(&recorder));
         let run: Arc<Run> = recorder.run_within(tenant.layers(&self.caller.key).into_iter().chain(within).collect());
-        run.set_client_request(calls::client(&self.caller, &self.record.id));
+        run.set_client_request(calls::client(&self.caller, &self.opened, &self.record.id));
         run.set_confirmer(self.confirmer(events));
         Ok(Prepared::Turn(Box::new(Ready { history, task, counted, recorder, run })))
     }

@@ -236,7 +236,8 @@ async fn resume(server: &Arc<Server>, resumed: Resumed) -> Result<(), String> {
     // Its tenant may be suspended, too.
     let key = server.tenants.key_in_force(&record.key, now());
     let (key, _) = key.ok_or("its key is not valid any more")?;
-    let opened = server.tenants.opened(&tenant).await.map_err(|problem| problem.as_json().to_string())?;
+    let opened = server.tenants.opened_in(&tenant, &record.workspace).await;
+    let opened = opened.map_err(|problem| problem.as_json().to_string())?;
     if session::digest_of_artifacts(&opened.project) != begun.artifacts {
         return Err("the project was changed since the run began".to_owned());
     }

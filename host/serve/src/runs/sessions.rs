@@ -17,9 +17,36 @@ use crate::budget::Resource;
 use crate::problem::Problem;
 use crate::server::Server;
 use crate::tenants::now;
+use crate::workspaces::DEFAULT;
+
+/// Who has begun a session, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BegunBy {
+    /// The key.
+    pub(crate) by: String,
+    /// The workspace.
+    pub(crate) workspace: String,
+}
+
+impl BegunBy {
+    /// As the store has it: the key, and the workspace where it is not `default`.
+    pub(super) fn write(&self) -> Vec<u8> {
+        match self.workspace.as_str() {
+            DEFAULT => self.by.clone(),
+            workspace => format!("{} {workspace}", self.by),
+        }
+        .into_bytes()
+    }
+
+    fn read(value: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(value);
+        let (by, workspace) = text.split_once(' ').unwrap_or((&text, DEFAULT));
+        Self { by: by.to_owned(), workspace: workspace.to_owned() }
+    }
+}
 
 impl Runs {
-    /// That a key may see and resume a session: with the role `caller` those that it has begun.
+    /// That a key may see and resume a session: with the role `caller` those that it has begun. Gives its workspace.
     ///
     /// # Errors
     ///
@@ -29,27 +56,27 @@ impl Runs {
         store: &dyn Store,
         caller: &Caller,
         session: &str,
-    ) -> Result<(), Problem> {
-        let begun = store.get(SESSIONS, &place(&caller.tenant()?.id(), session)).await?;
-        match begun {
-            Some(by) if caller.sees_of(&String::from_utf8_lossy(&by.value)) => Ok(()),
+    ) -> Result<String, Problem> {
+        let found = store.get(SESSIONS, &place(&caller.tenant()?.id(), session)).await?;
+        match found.map(|found| BegunBy::read(&found.value)) {
+            Some(begun) if caller.sees_of(&begun.by, &begun.workspace) => Ok(begun.workspace),
             _ => Err(Problem::not_found("there is no such session")),
         }
     }
 
-    /// Sessions of a tenant after one of them, the oldest first, each with the key that has begun it.
+    /// Sessions of a tenant after one of them, the oldest first, each with who has begun it where.
     pub(crate) async fn sessions(
         &self,
         store: &dyn Store,
         caller: &Caller,
         after: Option<&str>,
         most: usize,
-    ) -> Result<Vec<(String, String)>, Problem> {
+    ) -> Result<Vec<(String, BegunBy)>, Problem> {
         let prefix = place(&caller.tenant()?.id(), "");
         let after = after.map(|after| format!("{prefix}{after}"));
         let page = store.list(SESSIONS, &prefix, after.as_deref(), most).await?;
         let id = |place: &str| place.strip_prefix(&prefix).unwrap_or(place).to_owned();
-        Ok(page.iter().map(|(place, by)| (id(place), String::from_utf8_lossy(&by.value).into_owned())).collect())
+        Ok(page.iter().map(|(place, found)| (id(place), BegunBy::read(&found.value))).collect())
     }
 
     /// Replays a session on the project as it is now, without a line in the audit log: no call of it is made. It takes the

@@ -107,6 +107,7 @@ mod tests {
         RunRecord {
             id: "run_1".to_owned(),
             key: "k".to_owned(),
+            workspace: "default".to_owned(),
             kind: "turn".to_owned(),
             tool: None,
             state: "completed".to_owned(),
