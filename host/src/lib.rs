@@ -149,7 +149,8 @@ pub use harness_registry::{Machine, Registry, Unsaved};
 // How a call ended.
 pub use harness_sandbox::outcome::{Failure, FailureKind, Frame, Limit, LimitKind, Outcome, Usage};
 
-// What a project may have of its host.
+// What a project may have of its host, and a workspace hold.
+pub use harness_capability::fs::{Space, SpaceQuota};
 pub use harness_sandbox::scheduling::admission::{Busy, BusyLimit};
 pub use harness_sandbox::scheduling::quota::{Quota, Share};
 

@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::project::{FINE, Project};
+use crate::runs::agent;
 use crate::site::{Site, problem};
 
 fn site(class: &str) -> Site {
@@ -82,6 +83,91 @@ fn a_budget_of_fuel_lets_no_call_in_after_it_is_used_up() {
     assert_eq!(problem(&refused), (429, "budget_exceeded".to_owned()));
     assert_eq!(refused.json()["limit"], "fuel_per_day");
     assert!(used >= 3_000_000 && made > 0, "{used} {made}");
+}
+
+/// The tokens of a run, by its result.
+fn tokens(run: &Json) -> (u64, u64) {
+    let of = |name: &str| run["result"]["usage"][name].as_u64().unwrap();
+    (of("input_tokens"), of("output_tokens"))
+}
+
+/// What `/v1/usage` says of a budget.
+fn budget(site: &Site, key: &str, name: &str) -> Json {
+    let usage = site.get(key, "/v1/usage").json();
+    usage["budgets"].as_array().unwrap().iter().find(|one| one["budget"] == name).cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_budget_of_money_is_exact_and_ends_a_run_that_is_under_way() {
+    let prices = "prices:\n  - { model: none, input: 100, output: 100 }\n  - { model: '*', input: 0.15, output: 2 }\n";
+    let classes = "classes: { default: { budgets: { cost_per_day: 0.0005, cost_per_month: 1 } }, other: {} }\n";
+    let site = Site::with_config(&format!("{prices}{classes}"));
+    let (acme, other) = (site.tenant("acme", &agent("")), site.tenant_of("other", "other", &agent("")));
+    let pico = |run: &Json| {
+        let (input, output) = tokens(run);
+        input * 150_000 + output * 2_000_000
+    };
+    let shown = |pico: u64| format!("0.{pico:012}").trim_end_matches('0').to_owned();
+    let first = site.begin(&acme.key, &"a".repeat(400));
+    let first = site.ended(&acme.key, &first);
+    assert_eq!(first["state"], "completed", "{first}");
+    let spent = pico(&first);
+    let day = budget(&site, &acme.key, "cost_per_day");
+    assert_eq!(
+        (&day["unit"], &day["used"], &day["limit"]),
+        (&json!("usd"), &json!(shown(spent)), &json!("0.0005")),
+        "{first}"
+    );
+    assert_eq!(budget(&site, &acme.key, "cost_per_month")["used"], day["used"]);
+    assert_eq!(budget(&site, &acme.key, "tokens_per_day")["used"], json!(tokens(&first).0 + tokens(&first).1));
+    // After an end in order it is what it was.
+    site.signal(rustix::process::Signal::TERM);
+    let site = site.again();
+    assert_eq!(budget(&site, &acme.key, "cost_per_day")["used"], day["used"]);
+    // The first reply of the next run uses it up: its second one is not asked for.
+    let next = site.begin(&acme.key, &"a".repeat(14_000));
+    let next = site.ended(&acme.key, &next);
+    assert_eq!(next["state"], "limited", "{next}");
+    let why = "the budget `cost_per_day` of 0.0005 US dollars is used up, set by the class `default` of the tenant";
+    assert_eq!(next["result"]["error"]["message"], why, "{next}");
+    let spent = spent + pico(&next);
+    assert_eq!(budget(&site, &acme.key, "cost_per_day")["used"], json!(shown(spent)));
+    let refused = site.ask(&acme.key, "POST /v1/runs", &json!({"input": "more"}));
+    assert_eq!(problem(&refused), (429, "budget_exceeded".to_owned()));
+    let json = refused.json();
+    assert_eq!(
+        (&json["limit"], &json["detail"]),
+        (&json!("cost_per_day"), &json!("the budget `cost_per_day` of 0.0005 US dollars is used up"))
+    );
+    // Another tenant has its own, without a limit.
+    let run = site.begin(&other.key, "do it");
+    let run = site.ended(&other.key, &run);
+    let day = budget(&site, &other.key, "cost_per_day");
+    assert_eq!((&day["used"], &day["limit"]), (&json!(shown(pico(&run))), &Json::Null));
+    // The operator sees what all have spent since the start, and tenants see theirs on the dashboard.
+    let metrics = site.admin("GET /metrics", &Json::Null).body;
+    let line = metrics.lines().find_map(|line| line.strip_prefix("harness_models_cost_dollars_total "));
+    let all: f64 = line.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap();
+    let expected = (pico(&next) + pico(&run)) as f64 / 1e12;
+    assert!((all - expected).abs() < 1e-9, "{all} {expected}");
+}
+
+#[test]
+fn a_model_without_a_price_is_not_asked_where_cost_is_bounded() {
+    let classes = "classes: { default: { budgets: { cost_per_month: 5 } }, free: {} }\n";
+    let site = Site::with_config(&format!("prices: [{{ model: 'other*', input: 1, output: 1 }}]\n{classes}"));
+    let (acme, free) = (site.tenant("acme", &agent("")), site.tenant_of("free", "free", &agent("")));
+    let run = site.begin(&acme.key, "do it");
+    let run = site.ended(&acme.key, &run);
+    assert_eq!(run["state"], "limited", "{run}");
+    let why = run["result"]["error"]["message"].as_str().unwrap();
+    assert!(
+        why.contains("has no price, and the class `default` of the tenant has a budget of cost; ask the operator for a price of it"),
+        "{why}"
+    );
+    assert_eq!(budget(&site, &acme.key, "cost_per_month")["used"], "0");
+    let run = site.begin(&free.key, "do it");
+    assert_eq!(site.ended(&free.key, &run)["state"], "completed");
 }
 
 #[test]

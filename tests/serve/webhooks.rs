@@ -455,11 +455,11 @@ fn a_budget_that_is_used_up_is_reported_once() {
     let acme = site.tenant("acme", &Project::with_script(FINE));
     let webhook = create(&site, &acme, &hook.url, &["budget.exhausted"]);
     assert_eq!(site.call(&acme.key, "it", json!({})).status, 200);
-    let refused = (0..3).map(|_| site.call(&acme.key, "it", json!({}))).last().unwrap();
+    let [_, _, refused] = [(); 3].map(|()| site.call(&acme.key, "it", json!({})));
     assert_eq!(problem(&refused), (429, "budget_exceeded".to_owned()));
     let sent: Json = serde_json::from_str(&hook.next().body).unwrap();
     let resets = refused.json()["resets"].clone();
-    assert_eq!(sent["data"], json!({"budget": "calls_per_day", "limit": 1, "resets": resets}));
+    assert_eq!(sent["data"], json!({"budget": "calls_per_day", "unit": "calls", "limit": 1, "resets": resets}));
     assert_eq!(until(&site, &acme, &webhook, |all| all[0]["state"] == "delivered").len(), 1);
     assert!(hook.got.try_recv().is_err());
 }

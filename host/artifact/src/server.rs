@@ -8,14 +8,18 @@
 //!     weight: 100
 //!     concurrent_calls: 16
 //!     requests: { per_minute: 600, burst: 60 }
-//!     budgets: { fuel_per_day: 1000000000, tokens_per_month: 2000000 }
+//!     budgets: { fuel_per_day: 1000000000, cost_per_month: 20 }
+//! prices:
+//!   - { model: "gpt-4o-mini*", input: 0.15, output: 0.6 }
 //! ```
 
 use crate::decode::{Decoder, Field};
 use crate::diagnostic::Diagnostics;
 use crate::keys::{self, Unknown, keys};
 use crate::located::Located;
-use crate::shape::{Between, Name, Named, Read, Schema, Shape};
+use serde_json::json;
+
+use crate::shape::{Between, Name, Named, Read, Schema, Shape, schema};
 use crate::yaml;
 
 /// The class of tenants that name no other.
@@ -33,6 +37,19 @@ pub struct ServerConfig {
     pub instances: u32,
     /// Classes of tenants by name; [`DEFAULT_CLASS`] is always there.
     pub classes: Vec<(String, TenantClass)>,
+    /// What services of models charge. Of several that fit a model, the first counts.
+    pub prices: Vec<ModelPrice>,
+}
+
+/// What the service of a model charges for a million tokens, in microdollars; so much for one in picodollars.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelPrice {
+    /// The name of the model, as a project names it. A `*` stands for any characters.
+    pub model: String,
+    /// Of the tokens that it reads.
+    pub input: u64,
+    /// Of those that it writes.
+    pub output: u64,
 }
 
 /// What each tenant of a class may have at most.
@@ -78,6 +95,8 @@ pub struct Retention {
     pub approvals_days: Option<u64>,
     /// Hours that the answer to a request with an `Idempotency-Key` is kept.
     pub idempotency_hours: Option<u64>,
+    /// Days that a session is kept after its last line; without it, for ever.
+    pub sessions_days: Option<u64>,
 }
 
 /// So many requests in a minute, and so many at once after a pause.
@@ -102,6 +121,10 @@ pub struct Budgets {
     pub tokens_per_day: Option<u64>,
     /// The same in a month.
     pub tokens_per_month: Option<u64>,
+    /// What its models cost by the prices of the server, in microdollars.
+    pub cost_per_day: Option<u64>,
+    /// The same in a month.
+    pub cost_per_month: Option<u64>,
 }
 
 keys! {
@@ -111,6 +134,19 @@ keys! {
     given instances: Between<1, 10_000>;
     /// What tenants of a class may have at most, by the name of the class. Tenants that name none are of `default`.
     given classes: Named<TenantClass>;
+    /// What services of models charge, for budgets of cost. Of several that fit a model, the first counts.
+    given prices: Vec<ModelPrice>;
+}
+
+keys! {
+    /// The keys of a price.
+    PriceKeys: Unknown::Refuse;
+    /// The name of the model. A `*` stands for any characters.
+    required model: Name;
+    /// US dollars for a million tokens that it reads, of at most 6 decimal places.
+    required input: Dollars;
+    /// The same of tokens that it writes.
+    required output: Dollars;
 }
 
 keys! {
@@ -156,6 +192,8 @@ keys! {
     given approvals_days: Between<0, 36_500>;
     /// Hours that the answer to a request with an `Idempotency-Key` is kept. Default: 24.
     given idempotency_hours: Between<1, 720>;
+    /// Days that a session is kept after its last line. Default: for ever, because a conversation can be resumed at any time.
+    given sessions_days: Between<0, 36_500>;
 }
 
 keys! {
@@ -180,12 +218,16 @@ keys! {
     given tokens_per_day: Amount;
     /// Tokens of models in a month.
     given tokens_per_month: Amount;
+    /// US dollars that models cost in a day by `prices`, of at most 6 decimal places.
+    given cost_per_day: Dollars;
+    /// The same in a month.
+    given cost_per_month: Dollars;
 }
 
 impl Default for ServerConfig {
     /// 64 instances, and one class.
     fn default() -> Self {
-        Self { instances: 64, classes: vec![(DEFAULT_CLASS.to_owned(), TenantClass::default())] }
+        Self { instances: 64, classes: vec![(DEFAULT_CLASS.to_owned(), TenantClass::default())], prices: Vec::new() }
     }
 }
 
@@ -217,7 +259,8 @@ impl ServerConfig {
         if !classes.iter().any(|(name, _)| name == DEFAULT_CLASS) {
             classes.push((DEFAULT_CLASS.to_owned(), TenantClass::default()));
         }
-        Some(Self { instances: instances.unwrap_or(Self::default().instances), classes })
+        let prices = keys.prices.read(decoder).unwrap_or_default();
+        Some(Self { instances: instances.unwrap_or(Self::default().instances), classes, prices })
     }
 }
 
@@ -295,6 +338,7 @@ impl Read for Retention {
             runs_days: keys.runs_days.read(decoder).map(|n| n.0),
             approvals_days: keys.approvals_days.read(decoder).map(|n| n.0),
             idempotency_hours: keys.idempotency_hours.read(decoder).map(|n| n.0),
+            sessions_days: keys.sessions_days.read(decoder).map(|n| n.0),
         })
     }
 }
@@ -314,7 +358,67 @@ impl Read for Budgets {
             fuel_per_month: keys.fuel_per_month.read(decoder).map(|n| n.0),
             tokens_per_day: keys.tokens_per_day.read(decoder).map(|n| n.0),
             tokens_per_month: keys.tokens_per_month.read(decoder).map(|n| n.0),
+            cost_per_day: keys.cost_per_day.read(decoder).map(|n| n.0),
+            cost_per_month: keys.cost_per_month.read(decoder).map(|n| n.0),
         })
+    }
+}
+
+/// US dollars, in microdollars.
+struct Dollars(u64);
+
+/// Dollars of a price or a budget, at most.
+const MAX_DOLLARS: f64 = 1_000_000.0;
+
+impl Shape for Dollars {
+    fn schema() -> Schema {
+        schema(json!({"type": "number", "minimum": 0, "maximum": MAX_DOLLARS}))
+    }
+}
+
+impl Read for Dollars {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let value = decoder.number_in(field, 0.0..=MAX_DOLLARS)?;
+        let micro = micro(value);
+        if micro.is_none() {
+            decoder.error(field, format!("`{}` has more than 6 decimal places", field.path));
+        }
+        micro.map(Self)
+    }
+}
+
+/// A number with at most 6 decimal places, in millionths. Of the shortest text of a number, as people write it: no digit of that
+/// is lost below a million.
+fn micro(value: f64) -> Option<u64> {
+    let text = value.to_string();
+    let (whole, rest) = text.split_once('.').unwrap_or((&text, ""));
+    if rest.len() > 6 {
+        return None;
+    }
+    let rest: u64 = format!("{rest:0<6}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(rest)
+}
+
+impl Shape for ModelPrice {
+    fn schema() -> Schema {
+        keys::schema::<PriceKeys<'_>>()
+    }
+}
+
+impl Read for ModelPrice {
+    fn read(decoder: &mut Decoder, field: &Field<'_>) -> Option<Self> {
+        let keys: PriceKeys<'_> = decoder.keys(field)?;
+        for (name, is_there) in [
+            ("model", keys.model.field().is_some()),
+            ("input", keys.input.field().is_some()),
+            ("output", keys.output.field().is_some()),
+        ] {
+            if !is_there {
+                decoder.error(field, format!("`{}` has no `{name}`", field.path));
+            }
+        }
+        let (model, input, output) = (keys.model.read(decoder), keys.input.read(decoder), keys.output.read(decoder));
+        Some(Self { model: model?.0, input: input?.0, output: output?.0 })
     }
 }
 
@@ -338,6 +442,13 @@ mod tests {
         let budgets = Budgets { fuel_per_day: Some(7), tokens_per_month: Some(9), ..Budgets::default() };
         assert_eq!((large.budgets, config.class("none")), (budgets, None));
         assert_eq!(large.retention, Retention { runs_days: Some(0), ..Retention::default() });
+        let text = "prices:\n  - { model: gpt-4o-mini*, input: 0.15, output: 0.6 }\n  - { model: '*', input: 1, output: 0.000001 }\n\
+                    classes: { a: { budgets: { cost_per_day: 12.5, cost_per_month: 100 } } }\n";
+        let config = ServerConfig::parse("serve.yaml", text).0.unwrap();
+        let price = |model: &str, input, output| ModelPrice { model: model.to_owned(), input, output };
+        assert_eq!(config.prices, [price("gpt-4o-mini*", 150_000, 600_000), price("*", 1_000_000, 1)]);
+        let budgets = config.class("a").unwrap().budgets;
+        assert_eq!((budgets.cost_per_day, budgets.cost_per_month), (Some(12_500_000), Some(100_000_000)));
         // An empty file is one that says nothing.
         assert_eq!(ServerConfig::parse("serve.yaml", "").0, Some(ServerConfig::default()));
     }
@@ -351,6 +462,11 @@ mod tests {
             (
                 "classes: { a: { retention: { idempotency_hours: 0 } } }",
                 "parse serve.yaml: yaml: line 1: `classes.a.retention.idempotency_hours` must be between 1 and 720",
+            ),
+            ("prices: [{ model: a, input: 1 }]", "`prices[0]` has no `output`"),
+            (
+                "classes: { a: { budgets: { cost_per_day: 0.0000001 } } }",
+                "`classes.a.budgets.cost_per_day` has more than 6 decimal places",
             ),
             ("classes: { a: { wait: 1 } }", "unknown key `classes.a.wait`"),
         ] {

@@ -300,6 +300,9 @@ pub enum ProviderError {
     /// The request cannot be made: configuration.
     #[error("{0}")]
     Unusable(String),
+    /// Who pays for the request does not let it be made: a budget is used up, or the model has no price.
+    #[error("{0}")]
+    NotAdmitted(String),
 }
 
 fn come_back(retry_after: Option<Duration>) -> String {
@@ -315,7 +318,7 @@ impl ProviderError {
             Self::Refused { status, .. } => {
                 (*status == 429 || *status == 408 || *status >= 500) && !self.refuses_tools()
             }
-            Self::Malformed { .. } | Self::Unusable(_) => false,
+            Self::Malformed { .. } | Self::Unusable(_) | Self::NotAdmitted(_) => false,
         }
     }
 

@@ -56,8 +56,9 @@ use harness_mcp::http::Names;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
+use crate::budget::Exceeded;
 use crate::journal::{Note, Refusal};
-use crate::problem::{Exhausted, Problem};
+use crate::problem::Problem;
 use crate::rate::Standing;
 use crate::role::{Action, Role};
 use crate::server::Server;
@@ -272,8 +273,8 @@ async fn enter(
             (problem.into_response(), standing)
         }
     };
-    if let Some(Exhausted { budget, limit, resets }) = response.extensions().get::<Exhausted>().copied() {
-        server.webhooks.exhausted(&server, &id, budget, limit, resets).await;
+    if let Some(exceeded) = response.extensions().get::<Exceeded>().cloned() {
+        server.webhooks.exhausted(&server, &id, &exceeded).await;
     }
     let policy = format!("\"requests\";q={};w=60", rate.per_minute);
     let now = format!("\"requests\";r={left};t={}", again.div_ceil(SECOND));

@@ -1,4 +1,4 @@
-//! Budgets: what a tenant may use of calls, fuel and tokens in a day and in a month of UTC.
+//! Budgets: what a tenant may use of calls, fuel, tokens and money in a day and in a month of UTC.
 //!
 //! A part of what is left is leased: the store has it before it is spent, and it is spent in memory. So a call costs no
 //! write, and what is spent is never more than what the store knows of, whatever becomes of the process. After an end in
@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::prices::{MICRO, dollars};
 use harness_artifact::server::Budgets;
 use harness_store::{Expected, Store, StoreError, Versioned};
 use serde_json::{Value as Json, json};
@@ -26,6 +27,25 @@ pub enum Resource {
     Fuel,
     /// Tokens that the services of models count.
     Tokens,
+    /// What those cost, in picodollars.
+    Cost,
+}
+
+impl Resource {
+    /// The word for what it is counted in.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Fuel => "fuel",
+            Self::Tokens => "tokens",
+            Self::Cost => "usd",
+        }
+    }
+
+    /// An amount as it is shown: a number, or the text of an exact one of dollars.
+    pub(crate) fn shown(self, amount: u64) -> Json {
+        if self == Self::Cost { json!(dollars(amount)) } else { json!(amount) }
+    }
 }
 
 /// Over how long.
@@ -40,10 +60,23 @@ enum Span {
 pub struct Exceeded {
     /// Its name, such as `fuel_per_day`.
     pub budget: &'static str,
+    /// What it is of.
+    pub resource: Resource,
     /// What it is.
     pub limit: u64,
     /// When the next period begins, in milliseconds since 1970.
     pub resets: u64,
+}
+
+impl Exceeded {
+    /// That it is used up, as a sentence without a full stop.
+    pub(crate) fn text(&self) -> String {
+        let Self { budget, resource, limit, .. } = self;
+        match resource {
+            Resource::Cost => format!("the budget `{budget}` of {} US dollars is used up", dollars(*limit)),
+            _ => format!("the budget `{budget}` of {limit} is used up"),
+        }
+    }
 }
 
 /// Why a call is not let in.
@@ -93,7 +126,7 @@ impl Account {
 
     fn exceeded(&self) -> Option<Exceeded> {
         let limit = self.limit.filter(|limit| self.spent >= *limit)?;
-        Some(Exceeded { budget: self.name, limit, resets: self.until })
+        Some(Exceeded { budget: self.name, resource: self.resource, limit, resets: self.until })
     }
 
     fn wants_lease(&self) -> bool {
@@ -138,14 +171,23 @@ pub struct Ledger {
 
 impl Ledger {
     /// The budgets of a tenant, of which nothing is read yet.
-    pub fn new(tenant: &str, budgets: &Budgets, store: Arc<dyn Store>) -> Self {
-        let accounts = vec![
+    /// Costs are counted where they are bounded, or models have prices.
+    pub fn new(tenant: &str, budgets: &Budgets, are_priced: bool, store: Arc<dyn Store>) -> Self {
+        let mut accounts = vec![
             Account::new("calls_per_day", Resource::Calls, Span::Day, budgets.calls_per_day, 1_000),
             Account::new("fuel_per_day", Resource::Fuel, Span::Day, budgets.fuel_per_day, 1_000_000_000),
             Account::new("fuel_per_month", Resource::Fuel, Span::Month, budgets.fuel_per_month, 10_000_000_000),
             Account::new("tokens_per_day", Resource::Tokens, Span::Day, budgets.tokens_per_day, 100_000),
             Account::new("tokens_per_month", Resource::Tokens, Span::Month, budgets.tokens_per_month, 1_000_000),
         ];
+        for (name, span, limit) in
+            [("cost_per_day", Span::Day, budgets.cost_per_day), ("cost_per_month", Span::Month, budgets.cost_per_month)]
+        {
+            if limit.is_some() || are_priced {
+                let limit = limit.map(|limit| limit.saturating_mul(MICRO));
+                accounts.push(Account::new(name, Resource::Cost, span, limit, 1_000_000 * MICRO));
+            }
+        }
         let (accounts, leasing) = (Mutex::new(accounts), tokio::sync::Mutex::default());
         Self { tenant: tenant.to_owned(), store, accounts, leasing }
     }
@@ -156,14 +198,29 @@ impl Ledger {
     ///
     /// The budget that is used up, or that nothing can be leased.
     pub async fn admit(&self, now: u64) -> Result<(), Refused> {
-        if self.is_ready(now)? {
+        self.admit_of(now, |_| true).await
+    }
+
+    /// Lets something in that uses only some of what is counted.
+    ///
+    /// # Errors
+    ///
+    /// As for [`admit`](Self::admit).
+    pub async fn admit_of(&self, now: u64, is_used: impl Fn(Resource) -> bool) -> Result<(), Refused> {
+        if self.is_ready(now, &is_used)? {
             return Ok(());
         }
         let _one = self.leasing.lock().await;
-        while !self.is_ready(now)? {
-            self.lease().await.map_err(Refused::Store)?;
+        while !self.is_ready(now, &is_used)? {
+            self.lease(&is_used).await.map_err(Refused::Store)?;
         }
         Ok(())
+    }
+
+    /// Whether there is a budget of cost.
+    pub fn bounds_cost(&self) -> bool {
+        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        accounts.iter().any(|account| account.resource == Resource::Cost && account.limit.is_some())
     }
 
     /// Counts what was used. What was admitted in one period and ends in the next counts for the next.
@@ -206,9 +263,10 @@ impl Ledger {
             account.turn(now);
             shown.push(json!({
                 "budget": account.name,
+                "unit": account.resource.unit(),
                 "period": account.period,
-                "used": account.spent,
-                "limit": account.limit,
+                "used": account.resource.shown(account.spent),
+                "limit": account.limit.map(|limit| account.resource.shown(limit)),
                 "resets": account.until,
             }));
         });
@@ -242,10 +300,10 @@ impl Ledger {
     }
 
     /// Whether everything that a call uses is leased.
-    fn is_ready(&self, now: u64) -> Result<bool, Refused> {
+    fn is_ready(&self, now: u64, is_used: &impl Fn(Resource) -> bool) -> Result<bool, Refused> {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ready = true;
-        for account in accounts.iter_mut() {
+        for account in accounts.iter_mut().filter(|account| is_used(account.resource)) {
             account.turn(now);
             if let Some(exceeded) = account.exceeded().filter(|_| account.is_known) {
                 return Err(Refused::Exceeded(exceeded));
@@ -256,10 +314,10 @@ impl Ledger {
     }
 
     /// Leases more for the first account that wants it.
-    async fn lease(&self) -> Result<(), StoreError> {
+    async fn lease(&self, is_used: &impl Fn(Resource) -> bool) -> Result<(), StoreError> {
         let wanted = {
             let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-            let account = accounts.iter().find(|account| account.wants_lease());
+            let account = accounts.iter().find(|account| is_used(account.resource) && account.wants_lease());
             account.map(|one| (one.name, self.key(one), one.is_known, one.version, one.next()))
         };
         let Some((name, key, is_known, version, next)) = wanted else { return Ok(()) };
@@ -308,7 +366,7 @@ mod tests {
 
     fn ledger(store: &Arc<dyn Store>, calls: u64) -> Ledger {
         let budgets = Budgets { calls_per_day: Some(calls), ..Budgets::default() };
-        Ledger::new("acme", &budgets, store.clone())
+        Ledger::new("acme", &budgets, false, store.clone())
     }
 
     fn store() -> Arc<dyn Store> {
@@ -335,7 +393,7 @@ mod tests {
         for _ in 0..50 {
             assert_eq!(call(&ledger, LATE).await, Ok(()));
         }
-        let exceeded = Exceeded { budget: "calls_per_day", limit: 50, resets: LATE + 1_000 };
+        let exceeded = Exceeded { budget: "calls_per_day", resource: Resource::Calls, limit: 50, resets: LATE + 1_000 };
         assert_eq!(call(&ledger, LATE).await, Err(Refused::Exceeded(exceeded)));
         assert_eq!(call(&ledger, LATE + 1_000).await, Ok(()));
         assert_eq!(ledger.shown(LATE + 1_000)[0]["used"], 1);

@@ -6,7 +6,8 @@
 //! - [`record`], [`key`], [`role`]: what is kept of them, and who may ask for what
 //! - [`seal`]: secrets at rest
 //! - [`archive`]: the upload of a project
-//! - [`rate`], [`budget`]: how often, and how much
+//! - [`rate`], [`budget`], [`prices`]: how often, how much, and for how much
+//! - `metered`: models whose tokens are counted and priced
 //! - `runs`: turns of agents and asynchronous calls, which continue after the response
 //! - `api`: the HTTP interface
 //! - `workspaces`: the folders that tools of a tenant work in
@@ -35,7 +36,9 @@ pub mod data;
 mod journal;
 pub mod key;
 mod mcp;
+mod metered;
 pub mod metrics;
+pub mod prices;
 pub mod problem;
 pub mod rate;
 pub mod record;

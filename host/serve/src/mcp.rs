@@ -5,26 +5,22 @@
 //! same tenant either: to that one it is what never was.
 //!
 //! - `principal`: what a key adds to its calls
-//! - `metered`: models whose tokens are counted
 
-mod metered;
 mod principal;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use harness_agent::Models;
 use harness_mcp::http::{Bounds, Endpoint, Names};
 use harness_mcp::{MAX_IN_FLIGHT, MAX_LISTENING};
 use tokio_util::sync::CancellationToken;
 
-use self::metered::Metered;
 use self::principal::{ByApprovers, OfKey};
 use crate::api::Caller;
 use crate::problem::Problem;
 use crate::server::Server;
-use crate::tenant::{Opened, Tenant};
+use crate::tenant::Opened;
 use crate::tenants::now;
 
 /// Requests of all keys of a tenant that are answered at one time, and those that listen.
@@ -94,7 +90,7 @@ impl Endpoints {
         opened: &Arc<Opened>,
         names: &Names,
     ) -> Result<Endpoint, Problem> {
-        let (id, tenant) = (&caller.key.record.id, caller.tenant()?);
+        let id = &caller.key.record.id;
         let which = (id.clone(), opened.workspace().to_owned());
         let found = self.all().get_mut(&which).map(|entry| {
             entry.used = Instant::now();
@@ -105,7 +101,7 @@ impl Endpoints {
             None => self.begin(server, caller, opened, names).await?,
         };
         if !Arc::ptr_eq(&entry.opened, opened) {
-            self.renew_one(tenant, &which, &entry, opened).await?;
+            self.renew_one(&which, &entry, opened).await?;
         }
         // One that was removed meanwhile would be left behind.
         if server.tenants.key_in_force(id, now()).is_none() {
@@ -135,7 +131,7 @@ impl Endpoints {
                 None => id.clone(),
             }),
             tasks: TASKS,
-            ..harness_mcp::Settings::new(models(tenant, opened), Arc::new(ByApprovers))
+            ..harness_mcp::Settings::new(opened.models.clone(), Arc::new(ByApprovers))
         };
         let project = opened.project.clone();
         let mcp = off_thread(move || {
@@ -174,22 +170,16 @@ impl Endpoints {
     /// # Errors
     ///
     /// That the server failed.
-    pub(crate) async fn renew(&self, tenant: &Arc<Tenant>, opened: &Arc<Opened>) -> Result<(), Problem> {
+    pub(crate) async fn renew(&self, opened: &Arc<Opened>) -> Result<(), Problem> {
         let all: Vec<_> = self.all().iter().map(|(which, entry)| (which.clone(), entry.clone())).collect();
         for (which, entry) in all.into_iter().filter(|((_, workspace), _)| workspace == opened.workspace()) {
-            self.renew_one(tenant, &which, &entry, opened).await?;
+            self.renew_one(&which, &entry, opened).await?;
         }
         Ok(())
     }
 
-    async fn renew_one(
-        &self,
-        tenant: &Arc<Tenant>,
-        which: &Which,
-        entry: &Entry,
-        opened: &Arc<Opened>,
-    ) -> Result<(), Problem> {
-        let (mcp, project, models) = (entry.mcp.clone(), opened.project.clone(), models(tenant, opened));
+    async fn renew_one(&self, which: &Which, entry: &Entry, opened: &Arc<Opened>) -> Result<(), Problem> {
+        let (mcp, project, models) = (entry.mcp.clone(), opened.project.clone(), opened.models.clone());
         off_thread(move || mcp.replace(project, models)).await?;
         if let Some(entry) = self.all().get_mut(which) {
             entry.opened = opened.clone();
@@ -253,11 +243,6 @@ async fn expired(expires: Option<u64>) {
             left => tokio::time::sleep(Duration::from_millis(left.min(LOOK))).await,
         }
     }
-}
-
-/// The models of a project, whose tokens its tenant pays for.
-fn models(tenant: &Arc<Tenant>, opened: &Opened) -> Arc<dyn Models> {
-    Arc::new(Metered { models: opened.models.clone(), tenant: tenant.clone() })
 }
 
 /// Does what waits for the disk on a thread for that.

@@ -1,5 +1,6 @@
 //! What the server counts, for its operator. No label has a value that a tenant chose.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -31,6 +32,7 @@ pub struct Metrics {
     answers: Histogram,
     tenants: Gauge,
     runs: Gauge,
+    cost: Counter<f64, AtomicU64>,
 }
 
 impl Default for Metrics {
@@ -47,7 +49,10 @@ impl Default for Metrics {
         registry.register_with_unit("request", "Time until the head of an answer", Unit::Seconds, answers.clone());
         registry.register("tenants", "Tenants", tenants.clone());
         registry.register("runs", "Runs under way", runs.clone());
-        Self { registry, calls, seconds, requests, answers, tenants, runs }
+        let cost = Counter::<f64, AtomicU64>::default();
+        let unit = Unit::Other("dollars".to_owned());
+        registry.register_with_unit("models_cost", "What models cost by the prices of the server", unit, cost.clone());
+        Self { registry, calls, seconds, requests, answers, tenants, runs, cost }
     }
 }
 
@@ -75,7 +80,8 @@ impl Metrics {
     /// # Errors
     ///
     /// That it cannot be written.
-    pub fn text(&self, tenants: usize, runs: usize) -> Result<String, std::fmt::Error> {
+    pub fn text(&self, tenants: usize, runs: usize, cost: f64) -> Result<String, std::fmt::Error> {
+        self.cost.inner().store(cost.to_bits(), Ordering::Relaxed);
         self.tenants.set(i64::try_from(tenants).unwrap_or(i64::MAX));
         self.runs.set(i64::try_from(runs).unwrap_or(i64::MAX));
         let mut text = String::new();

@@ -24,19 +24,8 @@ struct Members {
     more: Map<String, Json>,
     /// Seconds until it is worth trying again.
     again: Option<u64>,
-    /// The budget that is used up.
-    exhausted: Option<Exhausted>,
-}
-
-/// A budget that is used up, in the response that says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exhausted {
-    /// Its name.
-    pub(crate) budget: &'static str,
-    /// What it allows.
-    pub(crate) limit: u64,
-    /// When its period ends, in milliseconds since 1970.
-    pub(crate) resets: u64,
+    /// The budget that is used up: the response carries it for others.
+    exhausted: Option<Exceeded>,
 }
 
 impl Problem {
@@ -102,17 +91,13 @@ impl Problem {
 
     /// A budget is used up.
     fn exceeded(exceeded: &Exceeded, now: u64) -> Self {
-        let Exceeded { budget, limit, resets } = exceeded;
-        let mut problem = Self::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "budget_exceeded",
-            format!("the budget `{budget}` of {limit} is used up"),
-        )
-        .with("limit", *budget)
-        .with("set_by", "the class of the tenant")
-        .with("resets", *resets)
-        .again(resets.saturating_sub(now).div_ceil(1000));
-        problem.0.exhausted = Some(Exhausted { budget, limit: *limit, resets: *resets });
+        let Exceeded { budget, resets, .. } = exceeded;
+        let mut problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "budget_exceeded", exceeded.text())
+            .with("limit", *budget)
+            .with("set_by", "the class of the tenant")
+            .with("resets", *resets)
+            .again(resets.saturating_sub(now).div_ceil(1000));
+        problem.0.exhausted = Some(exceeded.clone());
         problem
     }
 

@@ -25,6 +25,8 @@ use crate::budget::Ledger;
 use crate::changing::Changing;
 use crate::key::{KeyRecord, narrowing};
 use crate::mcp::Endpoints;
+use crate::metered::{Meter as ModelMeter, Metered};
+use crate::prices::Prices;
 use crate::rate::Meter;
 use crate::record::TenantRecord;
 use crate::workspaces::{DEFAULT, Named, Spaces};
@@ -60,6 +62,8 @@ pub struct Class {
     pub retention: Kept,
     /// Webhooks of one tenant.
     pub webhooks: usize,
+    /// What models cost.
+    pub prices: Arc<Prices>,
     /// What the configuration says.
     pub given: TenantClass,
 }
@@ -73,19 +77,22 @@ pub struct Kept {
     pub approvals: u64,
     /// The answer to a request with an `Idempotency-Key`.
     pub answers: u64,
+    /// A session, after its last line; none: for ever.
+    pub sessions: Option<u64>,
 }
 
 impl Kept {
     fn new(given: Retention) -> Self {
         let days = |given: Option<u64>| given.unwrap_or(30).saturating_mul(24 * HOUR);
         let answers = given.idempotency_hours.unwrap_or(24).saturating_mul(HOUR);
-        Self { runs: days(given.runs_days), approvals: days(given.approvals_days), answers }
+        let sessions = given.sessions_days.map(|given| days(Some(given)));
+        Self { runs: days(given.runs_days), approvals: days(given.approvals_days), answers, sessions }
     }
 }
 
 impl Class {
     /// A class of the configuration; `policy` is the file of its host policy.
-    pub fn new(name: &str, given: TenantClass, policy: PathBuf) -> Self {
+    pub fn new(name: &str, given: TenantClass, policy: PathBuf, prices: Arc<Prices>) -> Self {
         let quota = Quota::default()
             .weight(given.weight.unwrap_or(100))
             .concurrent_calls(given.concurrent_calls.unwrap_or(64))
@@ -102,6 +109,7 @@ impl Class {
             workspaces: given.workspaces.map_or(1, |most| usize::try_from(most).unwrap_or(usize::MAX)),
             retention: Kept::new(given.retention),
             webhooks: given.webhooks.map_or(0, |most| usize::try_from(most).unwrap_or(usize::MAX)),
+            prices,
             given,
         }
     }
@@ -150,7 +158,7 @@ impl Key {
 pub struct Opened {
     /// The project.
     pub project: Project,
-    /// Its models, at public addresses alone.
+    /// Its models, at public addresses alone. What they take is counted.
     pub models: Arc<dyn Models>,
     /// The workspace: it is in use as long as this is.
     workspace: Arc<Named>,
@@ -188,7 +196,7 @@ pub struct Tenant {
     /// Its requests.
     pub requests: Meter,
     /// What it uses.
-    pub ledger: Ledger,
+    pub ledger: Arc<Ledger>,
     /// Runs at one time.
     pub runs: Arc<Semaphore>,
     /// What its workspaces may hold, and what they do.
@@ -216,7 +224,7 @@ impl Tenant {
         store: Arc<dyn Store>,
     ) -> Result<Self, String> {
         let layer = of_record(&record)?;
-        let ledger = Ledger::new(&record.id, &class.given.budgets, store);
+        let ledger = Arc::new(Ledger::new(&record.id, &class.given.budgets, class.prices.are_set(), store));
         Ok(Self {
             layer: RwLock::new(layer),
             requests: Meter::new(class.requests),
@@ -378,7 +386,9 @@ impl Tenant {
         let models_root = root.clone();
         let project = off_thread(move || host.open(&root, options)).await?.map_err(Unopened::Project)?;
         let models = Configured::new(&models_root, &project.loaded().policy().models, &variables).at_public_addresses();
-        Ok(Opened { project, models: Arc::new(models), workspace })
+        let (ledger, prices) = (self.ledger.clone(), self.class.prices.clone());
+        let meter = ModelMeter { ledger, prices, set_by: self.class.set_by() };
+        Ok(Opened { project, models: Arc::new(Metered { models: Arc::new(models), meter }), workspace })
     }
 
     /// Its project once more, whose calls are in no record. Its files are there: it was opened before.

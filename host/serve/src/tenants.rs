@@ -19,6 +19,7 @@ use crate::budget;
 use crate::data::DataFolder;
 use crate::journal::Refusal;
 use crate::key::{self, KeyRecord, NewKey};
+use crate::prices::Prices;
 use crate::problem::Problem;
 use crate::record::{self, State, TenantRecord};
 use crate::role::Role;
@@ -59,6 +60,8 @@ pub struct Tenants {
     data: DataFolder,
     sealer: Sealer,
     classes: HashMap<String, Arc<Class>>,
+    /// What models cost, and what was spent.
+    pub(crate) prices: Arc<Prices>,
     tenants: RwLock<HashMap<String, Arc<Tenant>>>,
     keys: RwLock<HashMap<String, Arc<Key>>>,
     /// Held while blobs of projects come and go: two tenants with the same files have one blob.
@@ -96,9 +99,10 @@ impl Tenants {
         config: &ServerConfig,
         policy_of: impl Fn(&str) -> std::path::PathBuf,
     ) -> Result<Self, String> {
+        let prices = Arc::new(Prices::new(config.prices.clone()));
         let class = |(name, given): &(String, harness_artifact::server::TenantClass)| {
             let policy = given.policy.as_ref().map_or_else(|| data.default_policy(), |file| policy_of(&file.value));
-            (name.clone(), Arc::new(Class::new(name, given.clone(), policy)))
+            (name.clone(), Arc::new(Class::new(name, given.clone(), policy, prices.clone())))
         };
         let classes = config.classes.iter().map(class).collect();
         let all = Self {
@@ -107,6 +111,7 @@ impl Tenants {
             data,
             sealer,
             classes,
+            prices: prices.clone(),
             tenants: RwLock::default(),
             keys: RwLock::default(),
             blobs: tokio::sync::Mutex::default(),
@@ -463,7 +468,7 @@ impl Tenants {
         self.drop_blob(before).await?;
         for workspace in tenant.mcp.workspaces() {
             let opened = self.opened_in(tenant, &workspace).await?;
-            tenant.mcp.renew(tenant, &opened).await?;
+            tenant.mcp.renew(&opened).await?;
         }
         Ok(digest)
     }

@@ -30,6 +30,7 @@ use url::Url;
 pub(crate) use self::deliver::run;
 use self::event::{Event, Kind};
 pub(crate) use self::sweep::sweep;
+use crate::budget::Exceeded;
 use crate::key::hex;
 use crate::problem::Problem;
 use crate::server::Server;
@@ -381,13 +382,14 @@ impl Webhooks {
     }
 
     /// That a budget is used up: once in its period.
-    pub(crate) async fn exhausted(&self, server: &Server, tenant: &str, budget: &'static str, limit: u64, resets: u64) {
+    pub(crate) async fn exhausted(&self, server: &Server, tenant: &str, exceeded: &Exceeded) {
+        let (budget, resets) = (exceeded.budget, exceeded.resets);
         let known =
             self.exhausted.lock().unwrap_or_else(PoisonError::into_inner).get(&(tenant.to_owned(), budget)).copied();
         if known == Some(resets) {
             return;
         }
-        let event = Event::budget(budget, limit, resets);
+        let event = Event::budget(exceeded);
         if self.emit(&*server.tenants.store, tenant, &event).await.is_ok() {
             let mut all = self.exhausted.lock().unwrap_or_else(PoisonError::into_inner);
             all.insert((tenant.to_owned(), budget), resets);

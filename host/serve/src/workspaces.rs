@@ -239,7 +239,9 @@ mod tests {
         let uri = |text: &str| text.parse::<Uri>().unwrap();
         let head = |names: &[&str]| {
             let mut headers = HeaderMap::new();
-            names.iter().for_each(|name| drop(headers.append(HEADER, name.parse().unwrap())));
+            for name in names {
+                headers.append(HEADER, name.parse().unwrap());
+            }
             headers
         };
         let named = |names: &[&str], at: &str| named(&head(names), &uri(at)).map_err(|wrong| wrong.detail().to_owned());

@@ -64,7 +64,13 @@ pub(super) async fn usage(desk: &Desk, tenant: &Tenant) -> Result<Markup, Proble
     tenant.ledger.read(now()).await?;
     let budgets = tenant.ledger.shown(now());
     let text = |budget: &Json, name: &str| budget.get(name).and_then(Json::as_str).unwrap_or_default().to_owned();
-    let amount = |budget: &Json, name: &str| budget.get(name).and_then(Json::as_u64);
+    // Of dollars there is an exact text, and for the plot their millionths.
+    let amount =
+        |budget: &Json, name: &str| budget.get(name).and_then(|value| value.as_u64().or_else(|| millionths(value)));
+    let shown = |budget: &Json, name: &str| match budget.get(name).and_then(Json::as_str) {
+        Some(dollars) => format!("${dollars}"),
+        None => number(amount(budget, name).unwrap_or(0)),
+    };
     let days = history(desk, tenant, "calls_per_day").await?;
     Ok(html! {
         h2 { "Usage" }
@@ -76,10 +82,10 @@ pub(super) async fn usage(desk: &Desk, tenant: &Tenant) -> Result<Markup, Proble
                     h3 { (name) }
                     @match amount(budget, "limit") {
                         Some(limit) => {
-                            p class="amount" { (number(used)) " of " (number(limit)) }
+                            p class="amount" { (shown(budget, "used")) " of " (shown(budget, "limit")) }
                             (plot::share(&name, used, limit))
                         }
-                        None => { p class="amount" { (number(used)) } p class="faint" { "without a limit" } }
+                        None => { p class="amount" { (shown(budget, "used")) } p class="faint" { "without a limit" } }
                     }
                     p class="faint" { (text(budget, "period")) ", until " (layout::moment(amount(budget, "resets").unwrap_or(0))) }
                 }
@@ -87,6 +93,13 @@ pub(super) async fn usage(desk: &Desk, tenant: &Tenant) -> Result<Markup, Proble
         }
         @if days.len() > 1 { (plot::columns("Calls by day", &days)) }
     })
+}
+
+/// The millionths of a decimal number, cut.
+fn millionths(value: &Json) -> Option<u64> {
+    let (whole, rest) = value.as_str()?.split_once('.').unwrap_or((value.as_str()?, ""));
+    let rest: String = rest.chars().chain(std::iter::repeat('0')).take(6).collect();
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(rest.parse().ok()?)
 }
 
 /// What the store has of a budget, by period. Of a day on which the server was killed that is what was leased.

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use harness_agent::{AgentEvent, EventSource, Interrupted, Listener, Session, TurnError, event_as_json};
 use harness_dispatch::confirm::Confirmer;
 use harness_dispatch::{Call, Run, as_json};
-use harness_provider::{Message, Usage};
+use harness_provider::{Message, ProviderError, Usage};
 use harness_sandbox::outcome::Outcome;
 use harness_session as session;
 use harness_session::recorder::Recorder;
@@ -268,7 +268,6 @@ impl Job {
                 let result = activity::with(result, &session, warning.as_deref());
                 let ended = session.end().await;
                 drop(ended);
-                tenant.ledger.spend(now(), Resource::Tokens, usage.input_tokens.saturating_add(usage.output_tokens));
                 result
             }
             Err(error) => outcome(&Err(error), Usage::default()),
@@ -340,7 +339,8 @@ fn outcome(turn: &Result<(String, u32), TurnError>, usage: Usage) -> Json {
                 TurnError::Limit { .. }
                 | TurnError::Budget { .. }
                 | TurnError::NeverStops(..)
-                | TurnError::Length(_) => "limited",
+                | TurnError::Length(_)
+                | TurnError::Completion(ProviderError::NotAdmitted(_)) => "limited",
                 TurnError::Modified { .. } => "failed",
                 TurnError::Completion(_) | TurnError::ContentFilter | TurnError::Finish(_) => "fault",
             };

@@ -60,13 +60,20 @@ pub(super) fn refused(why: &str) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use harness_artifact::server::TenantClass;
 
     use super::*;
 
     fn class(inside: &[&str]) -> Class {
         let webhooks_inside = inside.iter().map(|one| (*one).to_owned()).collect();
-        Class::new("it", TenantClass { webhooks_inside, ..TenantClass::default() }, "policy.yaml".into())
+        Class::new(
+            "it",
+            TenantClass { webhooks_inside, ..TenantClass::default() },
+            "policy.yaml".into(),
+            Arc::default(),
+        )
     }
 
     #[test]

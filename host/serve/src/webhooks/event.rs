@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::budget::Exceeded;
 use crate::runs::{Approval, RunRecord};
 use crate::tenants::now;
 
@@ -73,9 +74,12 @@ impl Event {
     }
 
     /// A budget is used up.
-    pub(super) fn budget(budget: &str, limit: u64, resets: u64) -> Self {
-        let data = json!({"budget": budget, "limit": limit, "resets": resets});
-        Self { kind: Kind::BudgetExhausted, at: resets, about: format!("{budget} {resets}"), data }
+    pub(super) fn budget(exceeded: &Exceeded) -> Self {
+        let Exceeded { budget, resource, limit, resets } = exceeded;
+        let data = json!({
+            "budget": budget, "unit": resource.unit(), "limit": resource.shown(*limit), "resets": resets,
+        });
+        Self { kind: Kind::BudgetExhausted, at: *resets, about: format!("{budget} {resets}"), data }
     }
 
     /// One that a client has asked for.
