@@ -232,7 +232,7 @@ impl State {
 
 /// Held while something is changed.
 #[derive(Debug)]
-#[expect(dead_code, reason = "held, and not looked at")]
+#[expect(dead_code, reason = "held for its lock")]
 enum Gate<'s> {
     Shared(RwLockReadGuard<'s, ()>),
     Alone(RwLockWriteGuard<'s, ()>),
