@@ -232,9 +232,11 @@ impl<S: Answers> hyper::service::Service<hyper::Request<Incoming>> for Asked<S> 
 
     fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
         self.asked.store(true, Ordering::Relaxed);
-        let (mut service, ending) = (self.service.clone(), self.ending.clone());
+        // A box of its own: the types of services are deep already.
+        let answer: Self::Future = Box::pin(self.service.clone().call(request));
+        let ending = self.ending.clone();
         Box::pin(async move {
-            let mut response = service.call(request).await?;
+            let mut response = answer.await?;
             if ending.is_cancelled() {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
