@@ -17,7 +17,7 @@ mod send;
 mod sign;
 mod sweep;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use axum::http::StatusCode;
@@ -117,6 +117,8 @@ pub(crate) struct Webhooks {
     adding: tokio::sync::Mutex<()>,
     /// Budgets that were reported as exhausted, with the end of their period.
     exhausted: Mutex<HashMap<(String, &'static str), u64>>,
+    /// Deliveries that have a timer, and are about to be written.
+    beginning: Mutex<HashSet<String>>,
 }
 
 /// What a webhook is to be.
@@ -187,6 +189,25 @@ fn events(given: Vec<Kind>) -> Result<Vec<Kind>, Problem> {
         return Err(Problem::invalid("`events` is empty: nothing would be sent"));
     }
     Ok(events)
+}
+
+/// A delivery that is about to be written.
+struct Beginning<'a> {
+    all: &'a Webhooks,
+    key: &'a str,
+}
+
+impl<'a> Beginning<'a> {
+    fn new(all: &'a Webhooks, key: &'a str) -> Self {
+        all.beginning.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned());
+        Self { all, key }
+    }
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        self.all.beginning.lock().unwrap_or_else(PoisonError::into_inner).remove(self.key);
+    }
 }
 
 impl Webhooks {
@@ -425,7 +446,8 @@ impl Webhooks {
             attempts: Vec::new(),
             next: Some(now()),
         };
-        // The timer first: one without its delivery is removed when it is due.
+        // The timer first: one without its delivery is removed when it is due, unless that is still to come.
+        let _beginning = Beginning::new(self, &here);
         store.set_timer(&format!("{TIMER}{here}"), now(), Vec::new()).await?;
         match store.put(DELIVERIES, &here, Expected::Absent, bytes(&delivery)?).await {
             Ok(_) => {}
@@ -435,6 +457,11 @@ impl Webhooks {
         *self.waiting().entry(tenant.to_owned()).or_default() += 1;
         self.wake.notify_one();
         Ok(Some(delivery))
+    }
+
+    /// Whether a delivery is about to be written.
+    fn is_beginning(&self, key: &str) -> bool {
+        self.beginning.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {

@@ -115,8 +115,14 @@ pub(crate) async fn run(server: Arc<Server>) {
 async fn attempt(server: &Server, sender: &Sender, tenant: &str, key: &str) -> Result<(), Problem> {
     let store = &*server.tenants.store;
     let timer = format!("{TIMER}{key}");
+    // Asked before: what ends to begin meanwhile is found.
+    let is_beginning = server.webhooks.is_beginning(key);
     let found = store.get(DELIVERIES, key).await?;
     let found = found.and_then(|found| Some((found.version, serde_json::from_slice::<Delivery>(&found.value).ok()?)));
+    if found.is_none() && is_beginning {
+        // Its timer stays, and it is looked for again.
+        return Ok(());
+    }
     let waits = found.filter(|(_, delivery)| delivery.state == DeliveryState::Waiting);
     let Some(((version, mut delivery), of)) = waits.zip(server.tenants.tenant(tenant)) else {
         store.cancel_timer(&timer).await?;
