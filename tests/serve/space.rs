@@ -1,4 +1,4 @@
-//! What a workspace may hold, whoever fills it: scripts, commands, clients, one after another and all at once.
+//! What a workspace may hold, and what fills it: scripts, commands, clients, one after another and all at once.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ fn clients_and_scripts_have_one_quota_and_other_tenants_their_own() {
     ends(&site, &acme, &json!([["write", "d", 1]]), "completed", (3, 100));
 }
 
-/// As many as there is room for, whoever is first; and what is counted is exactly what is there, whatever replaces, moves
+/// As many as there is room for, in any order; and what is counted is exactly what is there, whatever replaces, moves
 /// and removes what others write.
 #[test]
 fn many_at_once_take_no_more_than_there_is() {

@@ -230,7 +230,14 @@ fn a_key_can_be_narrowed_to_some() {
     assert_eq!(site.ask(&owner, "PUT /v1/files/y", &json!("1")).status, 200);
     assert!(folder(&site, "a").join("y").exists());
     assert_eq!(problem(&site.ask(&both, "PUT /v1/files/y", &json!("1"))), (400, "invalid".to_owned()));
-    for line in ["GET /v1/audit", "GET /v1/keys", "GET /v1/secrets", "PUT /v1/project", "DELETE /v1/workspaces/a"] {
+    for line in [
+        "GET /v1/audit",
+        "GET /v1/keys",
+        "GET /v1/secrets",
+        "GET /v1/webhooks",
+        "PUT /v1/project",
+        "DELETE /v1/workspaces/a",
+    ] {
         let refused = site.ask(&owner, line, &Json::Null);
         assert_eq!(problem(&refused), (403, "forbidden".to_owned()), "{line}");
         assert_eq!(refused.json()["set_by"], "the workspaces of the key", "{line}");

@@ -266,7 +266,12 @@ async fn enter(
     let (taken, id) = (tenant.requests.take(server.monotonic()), tenant.id());
     request.extensions_mut().insert(Caller { key, tenant: Some(tenant), workspace });
     let (mut response, Standing { left, again }) = match taken {
-        Ok(standing) => (next.run(request).await, standing),
+        // A call leaves its thread by itself, if it computes for long.
+        Ok(standing) if action == Action::Call => (next.run(request).await, standing),
+        Ok(standing) => {
+            let answered = server.aside(next.run(request)).await;
+            (answered.unwrap_or_else(|| Problem::fault().into_response()), standing)
+        }
         Err(standing) => {
             let set_by = format!("the class `{}` of the tenant", class.name);
             let problem = Problem::too_many(rate.per_minute, &set_by, standing.again.div_ceil(SECOND));

@@ -13,6 +13,7 @@ use harness_mcp::http::{Limits, Listener, Names, Threads, serve_connections};
 use harness_store::{Sqlite, Store};
 use hyper_util::service::TowerToHyperService;
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::api;
@@ -274,6 +275,12 @@ impl Server {
         Ok(ended)
     }
 
+    /// Does what may take long where it holds up no call: a thread of connections has others to answer. It ends when it is
+    /// not waited for any more. None: it has panicked.
+    pub(crate) async fn aside<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        aside(&self.background, work).await
+    }
+
     /// What seals the sessions of a key, the same as long as this process lives.
     pub(crate) fn mcp_key(&self, id: &str) -> [u8; 32] {
         let mut key = [0; 32];
@@ -308,5 +315,40 @@ impl Server {
             *written = Some(Instant::now());
         }
         Ok(())
+    }
+}
+
+async fn aside<T: Send + 'static>(threads: &Handle, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    // One that is dropped ends what it has.
+    let mut one = JoinSet::new();
+    one.spawn_on(work, threads);
+    one.join_next().await?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn what_is_done_aside_is_done_elsewhere_and_no_longer_than_it_is_waited_for() {
+        let others =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("others").build().unwrap();
+        let here = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let threads = others.handle().clone();
+        here.block_on(async {
+            let name = async { thread::current().name().map(ToOwned::to_owned) };
+            assert_eq!(aside(&threads, name).await.flatten().as_deref(), Some("others"));
+            assert_eq!(aside(&threads, async { panic!("of a test") }).await, None::<()>);
+            let (held, ended) = std::sync::mpsc::channel::<()>();
+            let endless = aside(&threads, async move {
+                let _held = held;
+                std::future::pending::<()>().await;
+            });
+            assert!(tokio::time::timeout(Duration::from_millis(1), endless).await.is_err());
+            // The other end is gone.
+            assert!(ended.recv().is_err());
+        });
     }
 }

@@ -311,6 +311,11 @@ impl Tenant {
         Ok((used.unwrap_or_default(), quota))
     }
 
+    /// Its project in a workspace, if it is open there and nothing changes that.
+    pub(crate) fn open_in(&self, workspace: &str) -> Option<Arc<Opened>> {
+        self.opened.look(|opened| opened.get(workspace).cloned()).flatten()
+    }
+
     /// Its project in a workspace. The first time it is opened, and its files are written where they are not there.
     ///
     /// # Errors
@@ -323,7 +328,7 @@ impl Tenant {
         store: &dyn Store,
         variables: impl AsyncSecrets,
     ) -> Result<Arc<Opened>, Unopened> {
-        if let Some(Some(opened)) = self.opened.look(|opened| opened.get(workspace).cloned()) {
+        if let Some(opened) = self.open_in(workspace) {
             return Ok(opened);
         }
         let mut opened = self.opened.change().await;

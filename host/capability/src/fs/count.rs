@@ -106,7 +106,7 @@ fn opened(here: &OwnedFd, name: &CString) -> io::Result<Option<OwnedFd>> {
     };
     match folder {
         Ok(folder) => {
-            // What cannot be gone into can be listed, and nothing in it looked at.
+            // Where a folder cannot be entered, its names can be listed, and nothing in it can be read.
             if fstat(&folder)?.st_mode & Mode::XUSR.bits() == 0 {
                 open_to_owner(&folder)?;
             }

@@ -6,7 +6,7 @@
 //! soon as it has seen more than there may be.
 //!
 //! What a change adds is taken from the quota before the disk has it. Names are given, moved and removed one at a time: what
-//! a name stood for until then is looked at in the same moment.
+//! a name stood for until then is read in the same moment.
 
 use std::fmt;
 use std::io;

@@ -42,7 +42,7 @@ fn grant(caller: &Caller, opened: &Opened) -> Result<Grant, Problem> {
 
 /// Does something with the files of a tenant on a thread for that.
 async fn with_files<T: Send + 'static>(
-    server: &Server,
+    server: &Arc<Server>,
     caller: &Caller,
     work: impl FnOnce(&Opened, &Grant) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {

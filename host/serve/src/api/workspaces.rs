@@ -62,9 +62,19 @@ impl Caller {
 }
 
 /// The project of the caller's tenant, open in the workspace that the request is for.
-pub(crate) async fn opened(server: &Server, caller: &Caller, in_body: Option<&str>) -> Result<Arc<Opened>, Problem> {
-    let workspace = caller.workspace(in_body)?;
-    server.tenants.opened_in(caller.tenant()?, &workspace).await
+pub(crate) async fn opened(
+    server: &Arc<Server>,
+    caller: &Caller,
+    in_body: Option<&str>,
+) -> Result<Arc<Opened>, Problem> {
+    let (workspace, tenant) = (caller.workspace(in_body)?, caller.tenant()?);
+    if let Some(opened) = tenant.open_in(&workspace) {
+        return Ok(opened);
+    }
+    // The files of the project may have to be unpacked.
+    let (of, tenant) = (server.clone(), tenant.clone());
+    let opening = server.aside(async move { of.tenants.opened_in(&tenant, &workspace).await });
+    opening.await.unwrap_or_else(|| Err(Problem::fault()))
 }
 
 /// The workspaces of a tenant that some may see, with what they hold.

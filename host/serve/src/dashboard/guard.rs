@@ -247,7 +247,7 @@ pub(super) async fn enter(
         request.extensions_mut().insert(form);
     }
     request.extensions_mut().insert(visitor);
-    Ok(next.run(request).await)
+    desk.server.aside(next.run(request)).await.ok_or_else(|| Refusal::of(Problem::fault()))
 }
 
 /// There is no such page.
