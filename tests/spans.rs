@@ -302,11 +302,16 @@ fn a_turn_with_its_requests_and_calls() {
     let project = open(root.path());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let run = Run::new();
-    runtime.block_on(async {
+    let session = async {
         let mut session = Session::start(&project, &run, Arc::new(One), Arc::new(Silent)).await.unwrap();
         spans(&kept);
         assert_eq!(session.turn(MARK).await.unwrap().text, MARK);
         session.end().await;
+    };
+    // Half of the stack that a thread has: a turn's futures are in boxes, or each frame above them would have room for all.
+    std::thread::scope(|scope| {
+        let small = std::thread::Builder::new().stack_size(1 << 20);
+        small.spawn_scoped(scope, || runtime.block_on(session)).unwrap().join().unwrap();
     });
     assert_eq!(
         spans(&kept),

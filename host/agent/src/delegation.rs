@@ -9,6 +9,7 @@ use std::time::Instant;
 use serde_json::{Value as Json, json};
 
 use super::background::{begin, poll, wait};
+use super::boxed::boxed;
 use super::conversation::Conversation;
 use super::listener::AgentEvent;
 use super::runtime::Runtime;
@@ -205,7 +206,7 @@ impl Delegation<'_> {
     async fn fire(&mut self, event: &Event, payload: Json) -> Result<Json, Block> {
         let about = Some(Subject::Agent(self.callee.clone()));
         let here = CallContext { about, ..self.here().await };
-        let mut dispatch = here.fire(event, payload).await;
+        let mut dispatch = boxed(here.fire(event, payload)).await;
         self.by.notify(&AgentEvent::Event { agent: self.by.name(), dispatch: &dispatch });
         self.spend(dispatch.usage());
         let payload = std::mem::take(&mut dispatch.payload);

@@ -23,6 +23,7 @@
 mod activity;
 mod as_json;
 mod background;
+mod boxed;
 pub mod compare;
 mod configured;
 mod context;
@@ -63,6 +64,7 @@ pub use partial::{Ending, closing};
 pub use settings::{allowances, bounds};
 pub use turn::{Interrupted, Turn};
 
+use self::boxed::boxed;
 use self::conversation::Conversation;
 use self::models::Watched;
 use self::runtime::{Crew, Runtime};
@@ -100,7 +102,8 @@ impl Session {
         listener: Arc<dyn Listener>,
     ) -> Result<Self, TurnError> {
         let runtime = root(project, run, models, listener);
-        let dispatch = runtime.place(run).fire(&Event::SessionStart, Json::Null).await;
+        let here = runtime.place(run);
+        let dispatch = boxed(here.fire(&Event::SessionStart, Json::Null)).await;
         runtime.notify(&AgentEvent::Event { agent: "", dispatch: &dispatch });
         match dispatch.decision.blocked() {
             Some(reason) => Err(TurnError::Blocked { what: "session", reason }),
@@ -138,7 +141,8 @@ impl Session {
         self.runtime.begin();
         self.run.view().restart();
         let given_up = GivenUp(Some(self.runtime.tasks.clone()));
-        let turn = turn::turn(&self.runtime, &self.runtime.place(&self.run), &mut self.history, text).await;
+        let place = self.runtime.place(&self.run);
+        let turn = boxed(turn::turn(&self.runtime, &place, &mut self.history, text)).await;
         given_up.not();
         if turn.is_err() {
             self.ending = Ending::Failed;
@@ -161,7 +165,8 @@ impl Session {
         self.runtime.begin();
         self.run.view().restart();
         let given_up = GivenUp(Some(self.runtime.tasks.clone()));
-        let ended = turn::rest(&self.runtime, &self.runtime.place(&self.run), &mut self.history, turn).await;
+        let place = self.runtime.place(&self.run);
+        let ended = boxed(turn::rest(&self.runtime, &place, &mut self.history, turn)).await;
         given_up.not();
         if ended.is_err() {
             self.ending = Ending::Failed;
@@ -230,7 +235,7 @@ impl Session {
         self.runtime.tasks.cancel();
         self.runtime.tasks.gone().await;
         let place = self.runtime.place(&self.run).now(None).await;
-        let dispatch = place.fire(&Event::SessionEnd, Json::Null).await;
+        let dispatch = boxed(place.fire(&Event::SessionEnd, Json::Null)).await;
         self.runtime.notify(&AgentEvent::Event { agent: "", dispatch: &dispatch });
         dispatch
     }

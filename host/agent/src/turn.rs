@@ -14,6 +14,7 @@ use serde_json::Value as Json;
 pub use self::rest::Interrupted;
 use self::rounds::Next;
 use super::activity::{Activity, RecentCalls};
+use super::boxed::boxed;
 use super::conversation::Conversation;
 use super::error::TurnError;
 use super::exchange::{answer, change, completion_post, completion_pre, tokens};
@@ -217,7 +218,11 @@ impl<'a> Work<'a> {
     ///
     /// Why a hook blocked it.
     async fn fire(&mut self, event: &Event, payload: impl FnOnce() -> Json) -> Result<Option<Json>, Block> {
-        let Some(mut dispatch) = self.here().await.fire_recorded(event, payload).await else { return Ok(None) };
+        let here = self.here().await;
+        if !here.hears(event) {
+            return Ok(None);
+        }
+        let mut dispatch = boxed(here.fire(event, payload())).await;
         self.notify(&AgentEvent::Event { agent: self.runtime.name(), dispatch: &dispatch });
         self.spend(dispatch.usage());
         // A conversation is not kept once for each hook that has seen it.
@@ -250,7 +255,7 @@ impl<'a> Work<'a> {
                 Task::Rest(turn) => self.rest(history, turn).await,
             }
         };
-        let ended = time.limit(steps).await.unwrap_or_else(|| Err(self.too_late()));
+        let ended = time.limit(boxed(steps)).await.unwrap_or_else(|| Err(self.too_late()));
         self.tell_said(history);
         if let Err(error) = &ended
             && !matches!(error, TurnError::Blocked { .. })

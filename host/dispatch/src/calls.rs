@@ -152,7 +152,10 @@ impl Inner {
         let here = self.place.run.strand();
         let work = calls.into_iter().map(|call| {
             let place = CallContext { view: self.place.view.concurrent(), ..self.place.clone() };
-            strand::in_strand(here.next_task(), strand::until_cut(async move { self.make(&place, call, part).await }))
+            strand::in_strand(
+                here.next_task(),
+                strand::until_cut(Box::pin(async move { self.make(&place, call, part).await })),
+            )
         });
         let ended: Option<Vec<Made>> = futures_util::future::join_all(work).await.into_iter().collect();
         match ended {

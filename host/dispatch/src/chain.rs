@@ -291,12 +291,7 @@ impl CallContext {
         !self.chain(event).is_empty()
     }
 
-    /// Dispatches an event that nobody may hear: without hooks the payload is not made. Records what was decided.
-    pub async fn fire_recorded(&self, event: &Event, payload: impl FnOnce() -> Json) -> Option<Dispatch> {
-        if self.chain(event).is_empty() { None } else { Some(self.fire(event, payload()).await) }
-    }
-
-    /// The same where there are hooks; without them nobody would see the payload, and it is not made.
+    /// Dispatches an event that nobody may hear: without hooks the payload is not made. The caller records what was decided.
     pub async fn fire_if_heard(&self, event: &Event, payload: impl FnOnce() -> Json) -> Option<Dispatch> {
         let chain = self.chain(event);
         if chain.is_empty() { None } else { Some(self.through(chain, event, payload()).await) }

@@ -59,28 +59,22 @@ pub struct Callable {
 /// found by where they are, and kept, so that no other comes to be in the same place.
 type Known<A> = Mutex<HashMap<usize, (Arc<A>, Callable)>>;
 
-async fn known<A>(
-    all: &Known<A>,
-    artifact: &Arc<A>,
-    waiter: Waiter<'_>,
-    make: impl Future<Output = Callable>,
-) -> Callable {
+fn known<A>(all: &Known<A>, artifact: &Arc<A>, waiter: Waiter<'_>) -> Option<Callable> {
     // What is known by now may not have been known then.
     if !waiter.has_clock() {
-        return make.await;
+        return None;
     }
-    let place = Arc::as_ptr(artifact).addr();
-    let all = || all.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, callable)) = all().get(&place) {
-        return callable.clone();
-    }
-    // Not under the lock: loading takes milliseconds, and doing it twice does no harm.
-    let callable = make.await;
-    if callable.image.iter().chain(&callable.verify).all(images::lasts) {
+    let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    all.get(&Arc::as_ptr(artifact).addr()).map(|(_, callable)| callable.clone())
+}
+
+/// Keeps what was loaded for the calls that come. Two may load it at one time, which does no harm.
+fn keep<A>(all: &Known<A>, artifact: &Arc<A>, waiter: Waiter<'_>, callable: &Callable) {
+    if waiter.has_clock() && callable.image.iter().chain(&callable.verify).all(images::lasts) {
         let known = Callable { loading: Duration::ZERO, ..callable.clone() };
-        all().insert(place, (artifact.clone(), known));
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(Arc::as_ptr(artifact).addr(), (artifact.clone(), known));
     }
-    callable
 }
 
 /// A script with whose it is.
@@ -323,7 +317,11 @@ impl Loaded {
         waiter: Waiter<'_>,
         until: impl FnOnce(Limits) -> Option<LoadDeadline>,
     ) -> Callable {
-        let make = async {
+        if let Some(known) = known(&self.tools, tool, waiter) {
+            return known;
+        }
+        // In a box: loading is rare, and its state would be in each frame of all calls.
+        Box::pin(async {
             let grant = self.grant(tool);
             let until = until(self.limits(tool, &grant));
             let mut callable = self.callable(self.tool_script(tool), grant, waiter, until).await;
@@ -332,15 +330,23 @@ impl Loaded {
                 callable.verify = Some(image);
                 callable.loading = callable.loading.saturating_add(loading);
             }
+            keep(&self.tools, tool, waiter, &callable);
             callable
-        };
-        known(&self.tools, tool, waiter, make).await
+        })
+        .await
     }
 
     /// What is needed to call a hook; its script is waited for until then.
     pub async fn hook(&self, hook: &Arc<Hook>, waiter: Waiter<'_>, until: Option<LoadDeadline>) -> Callable {
-        let make = async { self.callable(self.hook_script(hook), self.hook_grant(hook), waiter, until).await };
-        known(&self.hooks, hook, waiter, make).await
+        if let Some(known) = known(&self.hooks, hook, waiter) {
+            return known;
+        }
+        Box::pin(async {
+            let callable = self.callable(self.hook_script(hook), self.hook_grant(hook), waiter, until).await;
+            keep(&self.hooks, hook, waiter, &callable);
+            callable
+        })
+        .await
     }
 
     async fn callable(

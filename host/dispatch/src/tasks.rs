@@ -343,7 +343,7 @@ impl CallContext {
         let work = runtime.spawn(strand::in_strand(strand, async move {
             // Gone when all that it did is.
             let _slot = slot;
-            let report = strand::until_cut(work).await;
+            let report = strand::until_cut(Box::pin(work)).await;
             tasks.end(&over.id, report, over.run.schedule().keeps_all_tasks());
         }));
         state.tasks.push(Task { id: id.to_owned(), tool: tool.to_owned(), work: work.abort_handle(), end: None });

@@ -7,6 +7,11 @@ use wasmtime::{Config, OptLevel, Result};
 /// deepest expression that its parser takes; what runs past it ends with a stack overflow, never with the host's.
 pub(crate) const MAX_STACK: usize = 1 << 20;
 
+/// What is left for the host on the same stack, in bytes: host functions run there, a call that a script makes among them,
+/// and a whole turn of an agent where it calls one. Running past it would end the process. Half a megabyte is used, optimized
+/// as for a release; what is never touched takes address space and no memory.
+const HOST_STACK: usize = 3 << 20;
+
 /// The largest linear memory that is reserved as address space for an instance, and so the most that a policy can
 /// grant: 4 GiB, all that 32-bit memory can be.
 pub(crate) const MEMORY_RESERVATION: u64 = 1 << 32;
@@ -33,7 +38,7 @@ pub(crate) fn config(target: &str) -> Result<Config> {
     config.consume_fuel(true);
     config.epoch_interruption(true);
     config.max_wasm_stack(MAX_STACK);
-    config.async_stack_size(2 * MAX_STACK);
+    config.async_stack_size(MAX_STACK + HOST_STACK);
     config.memory_reservation(MEMORY_RESERVATION);
     // It never has to: all that a memory can grow to is reserved. Its place can then be kept in a register.
     config.memory_may_move(false);

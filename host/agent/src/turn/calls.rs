@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::super::boxed::boxed;
 use super::super::conversation::Conversation;
 use super::super::error::TurnError;
 use super::super::exchange::{arguments, has_arguments};
@@ -162,9 +163,9 @@ impl Work<'_> {
         let caller = self.runtime.caller.as_ref();
         let failing = || self.runtime.failures.refuse(&call.name).filter(|_| !ends);
         match only_in_scripts(&here, &call.name).or_else(failing) {
-            Some(why) => pipeline::refuse(&here, requested, why).await,
-            None if of > 1 => pipeline::start(&here, requested, caller).await,
-            None => pipeline::call(&here, requested, caller).await,
+            Some(why) => boxed(pipeline::refuse(&here, requested, why)).await,
+            None if of > 1 => boxed(pipeline::start(&here, requested, caller)).await,
+            None => boxed(pipeline::call(&here, requested, caller)).await,
         }
     }
 }
