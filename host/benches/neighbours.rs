@@ -95,7 +95,9 @@ fn row(samples: &Samples, alone: f64) -> serde_json::Value {
 
 /// The threads of a front end, which also measures.
 fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.on_thread_start(harness_sys::slices::ask_for_short_slices);
+    runtime.worker_threads(2).enable_all().build().unwrap()
 }
 
 fn host() -> Host {
@@ -218,20 +220,20 @@ fn beside_loads() -> (Samples, u64) {
 }
 
 /// How the processor is shared: sixteen equal projects of one to sixteen loops each, and three of other weights. Each
-/// counts what its loops did.
+/// counts what its loops did, each in a run of its own: two that count in one at the same time wait for each other.
 fn shares() {
     const SCRIPT: &str = "for i in range(1000000000):\n        metrics.incr('n')";
     let counted = |quotas: &[Quota], calls: &dyn Fn(usize) -> usize| -> Vec<f64> {
         let (runtime, host) = (runtime(), host());
         let opened: Vec<_> = quotas.iter().map(|quota| project(&host, SCRIPT, *quota)).collect();
-        let runs: Vec<_> = opened.iter().map(|_| Run::new()).collect();
-        for (n, ((_, project), run)) in opened.iter().zip(&runs).enumerate() {
-            for _ in 0..calls(n) {
+        let runs: Vec<Vec<_>> = (0..opened.len()).map(|n| (0..calls(n)).map(|_| Run::new()).collect()).collect();
+        for ((_, project), runs) in opened.iter().zip(&runs) {
+            for run in runs {
                 let (project, run) = (project.clone(), run.clone());
                 runtime.spawn(async move { project.call("it", json!({}), &run).await });
             }
         }
-        let now = || -> Vec<f64> { runs.iter().map(|run| count(run)).collect() };
+        let now = || -> Vec<f64> { runs.iter().map(|runs| runs.iter().map(|run| count(run)).sum()).collect() };
         std::thread::sleep(Duration::from_secs(1));
         let before = now();
         std::thread::sleep(Duration::from_secs(8));

@@ -166,4 +166,5 @@ pub use harness_provider::{
 // For the process of an embedder.
 pub use harness_dispatch::confinement;
 pub use harness_sys::memory::give_back as give_back_memory;
+pub use harness_sys::slices::ask_for_short_slices;
 pub use harness_wall::confine;

@@ -151,7 +151,8 @@ impl Held {
         let outside = memory.saturating_sub(pooled());
         let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().filter_map(Result::ok);
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-        let guests = names.filter(|name| name.trim_end() == "harness-guest").count();
+        let guests =
+            names.filter(|name| ["harness-guest", "harness-core-"].iter().any(|of| name.starts_with(of))).count();
         Self { memory, outside, descriptors: count("fd"), threads: count("task"), guests, children: children().len() }
     }
 

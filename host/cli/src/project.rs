@@ -172,6 +172,8 @@ const STACK: usize = 8 << 20;
 /// The same with so many threads beside the main one.
 pub(crate) fn runtime_of(threads: usize, printer: Printer) -> Result<tokio::runtime::Runtime, Exit> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    // Guests may compute on all cores.
+    runtime.on_thread_start(harness_sys::slices::ask_for_short_slices);
     runtime.worker_threads(threads).thread_stack_size(STACK).enable_all().build().map_err(|error| {
         printer.error(&format!("cannot start: {error}"), &[], None);
         Exit::Fault

@@ -5,10 +5,12 @@
 //! - `gate`: the slots in which guests compute
 //! - `slices`: a call that computes only while it has a slot
 //! - `guests`: the threads of guests that compute for long
+//! - `cores`: clocks, so that these threads are in nobody's way
 //! - [`admission`]: the instances
 
 pub mod admission;
 mod busy;
+pub(crate) mod cores;
 pub(crate) mod fair;
 pub(crate) mod gate;
 pub(crate) mod guests;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use wasmtime::{Engine, EngineWeak};
 
+use super::scheduling::cores::Cores;
 use super::scheduling::gate::Gate;
 use super::spare::Spares;
 
@@ -15,7 +16,7 @@ use super::spare::Spares;
 /// the others.
 const TICK: Duration = Duration::from_millis(1);
 /// The same while calls wait for others to let them compute: the length of their slices.
-const SLICE: Duration = Duration::from_micros(250);
+pub(crate) const SLICE: Duration = Duration::from_micros(250);
 /// Ticks without a call after which the thread sleeps until the next one.
 const IDLE: u8 = 100;
 
@@ -107,11 +108,17 @@ impl Drop for Call<'_> {
     }
 }
 
-fn tick(shared: &Shared, engine: &EngineWeak, gate: &Gate, spares: &Weak<Spares>) {
+fn tick(shared: &Shared, engine: &EngineWeak, gate: &Arc<Gate>, spares: &Weak<Spares>) {
     harness_sys::slices::ask_for_short_slices();
+    let mut cores = Cores::new(gate);
     let mut last = Instant::now();
     while !shared.gone.load(Ordering::SeqCst) {
-        thread::sleep(if gate.is_contended() { SLICE } else { TICK });
+        if gate.is_contended() {
+            cores.wake();
+            thread::sleep(SLICE);
+        } else {
+            thread::sleep(TICK);
+        }
         gate.tick(last.elapsed());
         last = Instant::now();
         let Some(engine) = engine.upgrade() else { return };

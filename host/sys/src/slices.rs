@@ -4,26 +4,29 @@
 const SHORTEST: u64 = 100_000;
 const LONGEST: u64 = 100_000_000;
 
-/// Asks for the shortest slices for the thread that calls this, as of a clock that does little and is late where it waits
-/// for a core: of those that want one, the kernel takes first whose slice ends first. It gets no larger part of the
-/// processor, and needs no right. Linux 6.12 and later know it; elsewhere nothing changes.
+/// Asks for the shortest slices for the thread that calls this, as of a clock or of one that answers requests, which does
+/// little and is late where it waits for a core: of those that want one, the kernel takes first whose slice ends first, and
+/// even a thread with the longest slices is in the last milliseconds of one at times. It gets no larger part of the
+/// processor, and needs no right. What it starts, a thread or a process, has ordinary slices. Linux 6.12 and later know it;
+/// elsewhere nothing changes.
 pub fn ask_for_short_slices() {
-    ask(SHORTEST, 0);
+    ask(SHORTEST);
 }
 
 /// Asks for the longest slices for the thread that calls this, as of one that computes without end: a thread that has a
 /// little to do interrupts it as soon as it has that, and not when its slice is over. It gets no smaller part of the
-/// processor. What it starts, a thread or a process, has ordinary slices. The same holds of rights and of kernels.
+/// processor. The same holds of what it starts, of rights and of kernels.
 pub fn ask_for_long_slices() {
-    ask(LONGEST, libc::SCHED_FLAG_RESET_ON_FORK);
+    ask(LONGEST);
 }
 
-fn ask(nanoseconds: u64, flags: libc::c_int) {
+fn ask(nanoseconds: u64) {
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
     let mut wanted = attributes();
     // What stays as it is.
     (wanted.sched_policy, wanted.sched_nice) = (libc::SCHED_OTHER.unsigned_abs(), nice);
-    (wanted.sched_runtime, wanted.sched_flags) = (nanoseconds, u64::try_from(flags).unwrap_or(0));
+    (wanted.sched_runtime, wanted.sched_flags) =
+        (nanoseconds, u64::try_from(libc::SCHED_FLAG_RESET_ON_FORK).unwrap_or(0));
     // SAFETY: the kernel reads one structure of the size that is written in it.
     #[expect(unsafe_code, reason = "the C library has no function for it")]
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wanted, 0) };
@@ -73,17 +76,19 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_with_long_slices_starts_has_ordinary_ones() {
+    fn what_a_thread_with_other_slices_starts_has_ordinary_ones() {
         let ordinary = of_this_thread();
-        let of_its_child = std::thread::spawn(|| {
-            let _ = rustix::process::nice(3);
-            ask_for_long_slices();
-            std::thread::spawn(of_this_thread).join().unwrap()
-        });
-        let of_its_child = of_its_child.join().unwrap();
-        assert_eq!(
-            (of_its_child.sched_nice, of_its_child.sched_runtime, of_its_child.sched_flags),
-            (ordinary.sched_nice + 3, ordinary.sched_runtime, ordinary.sched_flags)
-        );
+        for ask in [ask_for_short_slices as fn(), ask_for_long_slices] {
+            let of_its_child = std::thread::spawn(move || {
+                let _ = rustix::process::nice(3);
+                ask();
+                std::thread::spawn(of_this_thread).join().unwrap()
+            });
+            let of_its_child = of_its_child.join().unwrap();
+            assert_eq!(
+                (of_its_child.sched_nice, of_its_child.sched_runtime, of_its_child.sched_flags),
+                (ordinary.sched_nice + 3, ordinary.sched_runtime, ordinary.sched_flags)
+            );
+        }
     }
 }

@@ -48,6 +48,8 @@ impl Threads {
             let (handle, end) = (runtime.handle().clone(), all.end.clone());
             let named = thread::Builder::new().name("harness-http".to_owned()).stack_size(STACK);
             named.spawn(move || {
+                // Guests may compute on all cores.
+                harness_sys::slices::ask_for_short_slices();
                 runtime.block_on(end.cancelled());
                 runtime.shutdown_background();
             })?;

@@ -222,6 +222,13 @@ impl Turn {
         if granted { Poll::Ready(()) } else { Poll::Pending }
     }
 
+    /// Wakes nobody when it is granted a slot: who waits for one is polled anyway, and says then who is to be woken.
+    pub(crate) fn wakes_nobody(&self) {
+        if let Some(waker) = self.gate.state().wakers.get_mut(&self.party) {
+            *waker = Waker::noop().clone();
+        }
+    }
+
     /// Counts how long it waits among the waits of a project.
     pub(crate) fn counted_for(mut self, share: &Arc<Share>) -> Self {
         self.share = Some(share.clone());

@@ -114,6 +114,7 @@ impl<T: Send + 'static> Work<T> {
     fn moved(&mut self) -> Result<(), Box<Sliced<T>>> {
         let At::Here(work) = std::mem::replace(&mut self.at, At::Over) else { return Ok(()) };
         let Ok(handle) = self.guests.begin() else { return Err(work) };
+        work.moves();
         let work: Moved<T> = Arc::new(Mutex::new(Some(work)));
         let (tell, end) = oneshot::channel();
         let there = There { work: work.clone(), tell: Some(tell) };

@@ -52,6 +52,11 @@ impl<T> Sliced<T> {
         Self { work, turn, long: false }
     }
 
+    /// It continues in another task, which polls it soon: the one that has polled it until now need not be woken.
+    pub(crate) fn moves(&self) {
+        self.turn.wakes_nobody();
+    }
+
     /// Whether it should continue where it is in nobody's way.
     pub(crate) fn is_long(&self) -> bool {
         self.long
