@@ -162,6 +162,21 @@ async fn attempt(server: &Server, sender: &Sender, tenant: &str, key: &str) -> R
         (Some(_), None) => DeliveryState::Failed,
     };
     let first = delivery.attempts.first().map_or(at, |first| first.at);
+    // First, so that who sees what became of the attempt sees what it means for the webhook too.
+    if webhook.disabled.is_none() {
+        mark(server, tenant, id, error.is_none(), at, |failing_since| {
+            let has_ended = delivery.state == DeliveryState::Failed;
+            match (is_gone, error.as_deref()) {
+                (true, _) => Some("its receiver answers that it is gone (410)".to_owned()),
+                // Nothing was taken since this one was first sent, about a day ago.
+                (false, Some(why)) if has_ended && failing_since <= first => {
+                    Some(format!("nothing was delivered for about a day; at last: {why}"))
+                }
+                _ => None,
+            }
+        })
+        .await?;
+    }
     let text = super::bytes(&delivery)?;
     match delivery.next {
         Some(due) => store.set_timer(&timer, due, Vec::new()).await?,
@@ -174,21 +189,7 @@ async fn attempt(server: &Server, sender: &Sender, tenant: &str, key: &str) -> R
     if delivery.next.is_none() {
         store.cancel_timer(&timer).await?;
     }
-    if webhook.disabled.is_some() {
-        return Ok(());
-    }
-    mark(server, tenant, id, error.is_none(), at, |failing_since| {
-        let has_ended = delivery.state == DeliveryState::Failed;
-        match (is_gone, error.as_deref()) {
-            (true, _) => Some("its receiver answers that it is gone (410)".to_owned()),
-            // Nothing was taken since this one was first sent, about a day ago.
-            (false, Some(why)) if has_ended && failing_since <= first => {
-                Some(format!("nothing was delivered for about a day; at last: {why}"))
-            }
-            _ => None,
-        }
-    })
-    .await
+    Ok(())
 }
 
 async fn send(
