@@ -113,12 +113,10 @@ fn tick(shared: &Shared, engine: &EngineWeak, gate: &Arc<Gate>, spares: &Weak<Sp
     let mut cores = Cores::new(gate);
     let mut last = Instant::now();
     while !shared.gone.load(Ordering::SeqCst) {
-        if gate.is_contended() {
+        if gate.needs_clocks() {
             cores.wake();
-            thread::sleep(SLICE);
-        } else {
-            thread::sleep(TICK);
         }
+        thread::sleep(if gate.is_contended() { SLICE } else { TICK });
         gate.tick(last.elapsed());
         last = Instant::now();
         let Some(engine) = engine.upgrade() else { return };

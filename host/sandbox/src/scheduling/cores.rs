@@ -1,4 +1,4 @@
-//! A clock on each core, while guests compute on all of them.
+//! A clock on each core, while guests of several projects compute on all of them.
 //!
 //! A thread that has answered a request, sleeps, and is woken for the next one within microseconds has for that moment used
 //! more of its core than the guest that computes there. So the kernel does not let it interrupt the guest when it is woken; it
@@ -19,7 +19,7 @@ use crate::ticker::SLICE;
 pub(crate) struct Cores {
     gate: Arc<Gate>,
     end: Arc<AtomicBool>,
-    /// None until calls wait at the gate for the first time.
+    /// None until the gate first needs them.
     clocks: Option<Vec<JoinHandle<()>>>,
 }
 
@@ -28,7 +28,7 @@ impl Cores {
         Self { gate: gate.clone(), end: Arc::default(), clocks: None }
     }
 
-    /// Lets them go as long as calls wait at the gate.
+    /// Lets them go as long as the gate needs them.
     pub(crate) fn wake(&mut self) {
         let clocks = self.clocks.get_or_insert_with(|| {
             let cores = cores();
@@ -72,7 +72,7 @@ fn begin(core: usize, gate: &Arc<Gate>, end: &Arc<AtomicBool>) -> Option<JoinHan
         }
         harness_sys::slices::ask_for_short_slices();
         while !end.load(Ordering::SeqCst) {
-            if gate.is_contended() {
+            if gate.needs_clocks() {
                 thread::sleep(SLICE);
             } else {
                 thread::park();
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_a_clock_on_each_core_from_when_calls_wait_until_the_gate_is_gone() {
+    fn there_is_a_clock_on_each_core_from_when_they_are_needed_until_they_are_dropped() {
         let gate = Gate::new(1);
         let mut clocks = Cores::new(&gate);
         assert!(clocks.clocks.is_none());

@@ -23,6 +23,8 @@ const SHORT: Duration = Duration::from_micros(150);
 const MUCH: u64 = 4_000;
 /// That part: one in so many of the time of all slots.
 const PART: u64 = 4;
+/// For how long it is remembered that calls of several projects were made.
+const SEVERAL: Duration = Duration::from_secs(1);
 /// About as much, in µs, is remembered: soon after the last of them, no call needs a slot any more.
 const MOST: u64 = 4 * MUCH;
 
@@ -39,6 +41,10 @@ pub(crate) struct Gate {
     computed: AtomicU64,
     /// The slots that there are.
     slots: u64,
+    /// The project of the last call.
+    last: AtomicU64,
+    /// How many µs from now it is still so that calls of several projects are made.
+    several: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -84,12 +90,16 @@ impl Gate {
         let state = State { slots, free: slots, tree: Tree::new(), wakers: HashMap::new(), granted: HashMap::new() };
         let (contended, calls, long) = (AtomicBool::new(false), AtomicU64::new(0), AtomicUsize::new(0));
         let (computed, slots) = (AtomicU64::new(0), slots as u64);
-        Arc::new(Self { state: Mutex::new(state), contended, calls, long, computed, slots })
+        let (last, several) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { state: Mutex::new(state), contended, calls, long, computed, slots, last, several })
     }
 
     /// The part of a new call.
     pub(crate) fn turn(self: &Arc<Self>, project: u64, run: u64, weight: u32) -> Turn {
         let party = Party { project, run, call: self.calls.fetch_add(1, Ordering::Relaxed) };
+        if self.last.load(Ordering::Relaxed) != project && self.last.swap(project, Ordering::Relaxed) != 0 {
+            self.several.store(micros(SEVERAL), Ordering::Relaxed);
+        }
         let (has, asked, share) = (Has::Nothing, None, None);
         Turn { gate: self.clone(), party, weight, has, is_long: false, is_known: false, asked, share }
     }
@@ -97,6 +107,11 @@ impl Gate {
     /// Whether anyone waits.
     pub(crate) fn is_contended(&self) -> bool {
         self.contended.load(Ordering::Relaxed)
+    }
+
+    /// Whether anyone waits, and others than one project make calls: who answers those is to be in time.
+    pub(crate) fn needs_clocks(&self) -> bool {
+        self.is_contended() && self.several.load(Ordering::Relaxed) > 0
     }
 
     /// Whether it is worth the time to ask for how long the processor works for a call: the machine may only have stopped
@@ -114,14 +129,19 @@ impl Gate {
     fn add(&self, used: Duration, processor: Option<Duration>) {
         let used = processor.unwrap_or(used).min(used);
         if used >= SHORT && self.computed.load(Ordering::Relaxed) < MOST {
-            let used = u64::try_from(used.as_micros()).unwrap_or(MOST).min(MOST);
+            let used = micros(used).min(MOST);
             self.computed.fetch_add(used, Ordering::Relaxed);
         }
     }
 
     /// Time has passed: allows for what may be computed in it, and passes on slots that were granted and are not taken.
     pub(crate) fn tick(&self, passed: Duration) {
-        let may_be = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX).saturating_mul(self.slots) / PART;
+        let may_be = micros(passed).saturating_mul(self.slots) / PART;
+        // A call in this moment may be forgotten: the next one is not.
+        let several = self.several.load(Ordering::Relaxed);
+        if several > 0 {
+            self.several.store(several.saturating_sub(micros(passed)), Ordering::Relaxed);
+        }
         // Only this takes some of it away.
         let computed = self.computed.load(Ordering::Relaxed);
         if computed > 0 {
@@ -343,6 +363,10 @@ impl Drop for Turn {
     }
 }
 
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Wakes a thread that waits.
 struct Unpark(Thread);
 
@@ -454,6 +478,24 @@ mod tests {
             gate.tick(tick);
         }
         assert!(!call(short, short));
+    }
+
+    #[test]
+    fn clocks_are_needed_while_calls_of_several_projects_are_made_and_wait() {
+        let gate = busy(1);
+        let (mut holds, mut waits) = (gate.turn(1, 1, 100), gate.turn(1, 2, 100));
+        assert!(enters(&mut holds) && !enters(&mut waits));
+        assert!(gate.is_contended() && !gate.needs_clocks());
+        let other = gate.turn(2, 1, 100);
+        assert!(gate.needs_clocks());
+        gate.tick(SEVERAL / 2);
+        assert!(gate.needs_clocks());
+        gate.tick(SEVERAL / 2);
+        assert!(!gate.needs_clocks());
+        drop((other, gate.turn(1, 3, 100)));
+        assert!(gate.needs_clocks());
+        drop((waits, holds));
+        assert!(!gate.needs_clocks());
     }
 
     #[test]
