@@ -58,6 +58,8 @@ mod continued;
 mod described;
 #[path = "serve/doctor.rs"]
 mod doctor;
+#[path = "serve/egress.rs"]
+mod egress;
 #[path = "serve/files.rs"]
 mod files;
 #[path = "serve/handover.rs"]

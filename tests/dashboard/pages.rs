@@ -128,7 +128,7 @@ fn every_answer_keeps_other_sites_out() {
 
 #[test]
 fn usage_and_health_are_on_the_overview() {
-    let config = "classes:\n  default:\n    budgets: { calls_per_day: 10 }\n";
+    let config = "classes:\n  default:\n    budgets: { calls_per_day: 10, egress_per_day: 1000 }\n";
     let site = Site::with_config(config);
     let acme = site.tenant("acme", &agent("", "done"));
     for _ in 0..8 {
@@ -137,6 +137,7 @@ fn usage_and_health_are_on_the_overview() {
     let page = Visitor::with(&site, &acme.key).get("/dashboard").body;
     assert!(page.contains("<p class=\"amount\">8 of 10</p>"), "{page}");
     assert!(page.contains("aria-label=\"calls per day: 80.0 % used\""), "{page}");
+    assert!(page.contains("<h3>egress per day</h3><p class=\"amount\">0 of 1,000</p>"), "{page}");
     assert!(page.contains("<span class=\"badge fine\">ready</span>"), "{page}");
     assert!(page.contains("0 of 8</a>") && page.contains("<a href=\"/dashboard/approvals\">0</a>"), "{page}");
     // Who may not read the usage sees none.

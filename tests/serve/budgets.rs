@@ -1,6 +1,8 @@
 //! What a tenant may use, and what happens then.
 
 use serde_json::{Value as Json, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::project::{FINE, Project};
 use crate::runs::agent;
@@ -128,8 +130,10 @@ fn a_budget_of_money_is_exact_and_ends_a_run_that_is_under_way() {
     let next = site.begin(&acme.key, &"a".repeat(14_000));
     let next = site.ended(&acme.key, &next);
     assert_eq!(next["state"], "limited", "{next}");
+    let resets = budget(&site, &acme.key, "cost_per_day")["resets"].as_i64().unwrap();
+    let until = OffsetDateTime::from_unix_timestamp(resets / 1000).unwrap().format(&Rfc3339).unwrap();
     let why = "the budget `cost_per_day` of 0.0005 US dollars is used up, set by the class `default` of the tenant";
-    assert_eq!(next["result"]["error"]["message"], why, "{next}");
+    assert_eq!(next["result"]["error"]["message"], format!("{why}, until {until}"), "{next}");
     let spent = spent + pico(&next);
     assert_eq!(budget(&site, &acme.key, "cost_per_day")["used"], json!(shown(spent)));
     let refused = site.ask(&acme.key, "POST /v1/runs", &json!({"input": "more"}));

@@ -315,14 +315,20 @@ fn a_signal_stops_the_run_on_the_server() {
 
 #[test]
 fn usage_and_rules_of_a_tenant_are_printed() {
-    let site = Site::with_config("classes: { default: { budgets: { calls_per_day: 5 } } }\n");
+    let site = Site::with_config(
+        "classes: { default: { budgets: { calls_per_day: 5, cost_per_day: 2.5, egress_per_day: 9 } } }\n",
+    );
     let acme =
         site.tenant("acme", &Project::with_script(FINE).policy("sandbox: { fs: { read: [docs], write: [] } }\n"));
     remote(&site, &acme.key, &["call", "it"]).gives("fine");
     let usage = remote(&site, &acme.key, &["usage"]);
     let lines: Vec<&str> = usage.out.lines().collect();
     assert_eq!((usage.code, lines[0]), (0, "tenant acme, class default"), "{usage}");
-    assert!(lines.iter().any(|line| line.starts_with("calls_per_day: 1 of 5, until 20")), "{usage}");
+    for start in
+        ["calls_per_day: 1 of 5, until 20", "cost_per_day: $0 of $2.5, until 20", "egress_per_day: 0 of 9, until 20"]
+    {
+        assert!(lines.iter().any(|line| line.starts_with(start)), "{start}: {usage}");
+    }
     assert!(lines.contains(&"requests: 6000 in a minute, bursts of 600"), "{usage}");
     assert!(lines.contains(&"runs: 0 of 8 under way"), "{usage}");
     assert_eq!(remote(&site, &acme.key, &["usage", "--json"]).json(), site.get(&acme.key, "/v1/usage").json());

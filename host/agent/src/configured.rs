@@ -11,9 +11,10 @@ use harness_artifact::model::{self, ModelConfig};
 use harness_artifact::replies::{self, ScriptedReply};
 use harness_artifact::suggest::closest;
 use harness_capability::env::Variables;
+use harness_capability::outbound::Outbound;
 use harness_policy::text::quoted;
 use harness_provider::Provider;
-use harness_provider::connect::connect_with;
+use harness_provider::connect::connect_counted;
 use harness_provider::script::Scripted;
 use harness_provider::settings::Settings;
 use harness_sys as sys;
@@ -29,6 +30,8 @@ pub struct Configured {
     variables: Variables,
     /// Whether services are reached at public addresses alone.
     is_public: bool,
+    /// Counts what is sent.
+    outbound: Outbound,
     connected: Mutex<HashMap<String, Arc<dyn Provider>>>,
 }
 
@@ -37,7 +40,8 @@ impl Configured {
     pub fn new(root: &Path, models: &model::Models, variables: &Variables) -> Self {
         let policy = ".harness/harness.md".to_owned();
         let (models, variables) = (models.clone(), variables.clone());
-        Self { root: root.to_owned(), policy, models, variables, is_public: false, connected: Mutex::default() }
+        let (outbound, connected) = (Outbound::default(), Mutex::default());
+        Self { root: root.to_owned(), policy, models, variables, is_public: false, outbound, connected }
     }
 
     /// The same of a policy that is another file; where there is none, messages name the one to write.
@@ -50,6 +54,12 @@ impl Configured {
     #[must_use]
     pub fn at_public_addresses(self) -> Self {
         Self { is_public: true, ..self }
+    }
+
+    /// The same, with what is sent to services counted by a meter.
+    #[must_use]
+    pub fn counted_by(self, outbound: Outbound) -> Self {
+        Self { outbound, ..self }
     }
 
     fn model(&self, config: &ModelConfig) -> Result<Model, String> {
@@ -74,7 +84,8 @@ impl Configured {
             None => {
                 let variables = self.variables.clone();
                 let key = Arc::new(move |name: &str| variables.value(name));
-                let provider = connect_with(&Settings { is_public: self.is_public, ..Settings::from(config) }, key);
+                let settings = Settings { is_public: self.is_public, ..Settings::from(config) };
+                let provider = connect_counted(&settings, key, &self.outbound);
                 Arc::from(provider.map_err(|error| error.to_string())?)
             }
         };

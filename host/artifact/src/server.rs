@@ -125,6 +125,10 @@ pub struct Budgets {
     pub cost_per_day: Option<u64>,
     /// The same in a month.
     pub cost_per_month: Option<u64>,
+    /// Bytes that leave the machine for it.
+    pub egress_per_day: Option<u64>,
+    /// The same in a month.
+    pub egress_per_month: Option<u64>,
 }
 
 keys! {
@@ -222,6 +226,10 @@ keys! {
     given cost_per_day: Dollars;
     /// The same in a month.
     given cost_per_month: Dollars;
+    /// Bytes in a day that leave the machine: requests of scripts and to models, and what commands send.
+    given egress_per_day: Amount;
+    /// The same in a month.
+    given egress_per_month: Amount;
 }
 
 impl Default for ServerConfig {
@@ -360,6 +368,8 @@ impl Read for Budgets {
             tokens_per_month: keys.tokens_per_month.read(decoder).map(|n| n.0),
             cost_per_day: keys.cost_per_day.read(decoder).map(|n| n.0),
             cost_per_month: keys.cost_per_month.read(decoder).map(|n| n.0),
+            egress_per_day: keys.egress_per_day.read(decoder).map(|n| n.0),
+            egress_per_month: keys.egress_per_month.read(decoder).map(|n| n.0),
         })
     }
 }

@@ -32,6 +32,7 @@ use super::spans;
 use capture::{Capture, Flood};
 use child::{Pipes, Running, Start};
 use egress::{Egress, Served};
+use harness_policy::command::CommandReach;
 use harness_policy::grant::Grant;
 use harness_policy::refusal::Refusal;
 use harness_sys as sys;
@@ -210,6 +211,7 @@ pub async fn run(
     mut command: Command,
 ) -> Result<Output, Error> {
     decide(grant, &command)?;
+    decide_counted(grant, place)?;
     lend(place.handles, &mut command)?.fill()?;
     let (path, env) = environment(grant, place, &command.env);
     let program = look_up(&command.program, &path).ok_or_else(|| Error::NotFound(command.program.clone()))?;
@@ -340,6 +342,16 @@ fn decide(grant: &Grant, command: &Command) -> Result<(), Error> {
         grant.decide_child_env(name)?;
     }
     Ok(())
+}
+
+/// Whether what the command sends is counted, where it has to be. The whole network is not reached through the host.
+fn decide_counted(grant: &Grant, place: ExecContext<'_>) -> Result<(), Refusal> {
+    if grant.exec_network() != CommandReach::All || !place.http.is_bounded() {
+        return Ok(());
+    }
+    let what = "`exec.network: true` gives a command the whole network, where the bytes that it sends are not counted, and there \
+                is a budget of egress";
+    Err(Refusal::new(what, "list the hosts that it needs in `exec.network`"))
 }
 
 /// The secrets that a command is given in its variables.

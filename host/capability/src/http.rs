@@ -25,6 +25,7 @@ use tracing::{Instrument as _, Span};
 use wasmtime::component::{ComponentType, Lift, Lower};
 
 use super::denial::Denial;
+use super::outbound::Outbound;
 use super::resources::Resources;
 use super::secrets::Handles;
 use super::spans;
@@ -119,6 +120,8 @@ pub struct Client {
     names: Names,
     lookups: lookup::Share,
     resources: Arc<Resources>,
+    /// Counts what is sent.
+    outbound: Outbound,
 }
 
 /// An answer for a test or a replay: what a server would say to this method and URL.
@@ -137,6 +140,17 @@ impl Client {
     pub fn of(connector: &Arc<Connector>, system: &System, resources: &Arc<Resources>) -> Self {
         let (connector, names, resources) = (connector.clone(), system.names.clone(), resources.clone());
         Self { connector, names, resources, ..Self::default() }
+    }
+
+    /// The same, with all that it and its commands send counted by a meter.
+    #[must_use]
+    pub fn counted_by(self, outbound: Outbound) -> Self {
+        Self { outbound, ..self }
+    }
+
+    /// Whether a budget bounds what is sent.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.outbound.is_bounded()
     }
 
     /// A client that never touches the network: what the grant allows is answered from these.
@@ -211,6 +225,7 @@ impl Client {
             let copy =
                 request.try_clone().ok_or_else(|| Error::InvalidRequest("the body cannot be sent".to_owned()))?;
             let inner = self.connector.inner().await?;
+            self.outbound.send(&copy).await?;
             let answer = vetted.scope(inner.execute(copy)).await.map_err(answer::failure)?;
             answer::head(answer.headers())?;
             if !redirect::turn(&mut request, answer.status(), answer.headers())? {

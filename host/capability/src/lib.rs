@@ -25,6 +25,7 @@ pub mod log;
 pub mod meta;
 pub mod metrics;
 pub mod observe;
+pub mod outbound;
 pub mod progress;
 pub mod random;
 pub mod reentry;

@@ -9,6 +9,7 @@ use super::watch::Watcher;
 use super::{Inner, OpenError, Options, Project};
 use harness_audit::AuditWriter;
 use harness_capability::http::{Client, Connector};
+use harness_capability::outbound::Outbound;
 use harness_capability::system::System;
 use harness_sandbox::engine::{Sandbox, Settings};
 use harness_sandbox::scheduling::quota::{Quota, Share};
@@ -135,8 +136,9 @@ impl Host {
     }
 
     /// Who sends the requests of a project.
-    pub(crate) fn client(&self, system: &System) -> Arc<Client> {
-        Arc::new(Client::of(&self.connector, system, self.sandbox.share().resources()))
+    pub(crate) fn client(&self, system: &System, outbound: &Outbound) -> Arc<Client> {
+        let client = Client::of(&self.connector, system, self.sandbox.share().resources());
+        Arc::new(client.counted_by(outbound.clone()))
     }
 
     /// Images of scripts that are kept ready, and their bytes.

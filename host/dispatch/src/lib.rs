@@ -95,6 +95,7 @@ use harness_artifact::policy::ProjectPolicy;
 use harness_artifact::tool::Tool;
 use harness_capability::env::Variables;
 use harness_capability::fs::{Space, Workspace};
+use harness_capability::outbound::Outbound;
 use harness_capability::secrets::Vault;
 use harness_capability::system::System;
 use harness_policy::layer::Layer;
@@ -119,6 +120,8 @@ pub struct Options {
     pub quota: Quota,
     /// The machine as the project sees it: its clock, random numbers and variables. By default there is no variable.
     pub system: System,
+    /// Counts what leaves the machine for the project.
+    pub outbound: Outbound,
     /// Implementations for tools that are declared without a script, by the name of the tool.
     pub natives: Vec<(String, Arc<dyn NativeTool>)>,
     /// Whether scripts show which of their lines they reach. They are slower then.
@@ -144,6 +147,7 @@ impl Default for Options {
             space: None,
             quota: Quota::default(),
             system: System::default(),
+            outbound: Outbound::default(),
             natives: Vec::new(),
             coverage: false,
             machine: Machine::Installed,
@@ -375,7 +379,7 @@ fn read(root: &Path, options: &Options, host: &Host, before: Option<&Loaded>) ->
     let loaded = Loaded::new(Parts {
         secrets: Arc::new(secrets),
         system: Arc::new(options.system.clone()),
-        http: host.client(&options.system),
+        http: host.client(&options.system, &options.outbound),
         natives: options.natives.clone(),
         coverage: options.coverage,
         ..Parts::alone(registry, policy, Arc::new(workspace), host.sandbox.clone())

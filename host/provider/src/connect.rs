@@ -16,6 +16,7 @@ use super::settings::Settings;
 use super::{Abilities, Delta, Form, Message, Pending, Provider, ProviderError, Reply, Request};
 use harness_artifact::model::{Provider as Kind, ToolForm};
 use harness_artifact::policy::tenant;
+use harness_capability::outbound::Outbound;
 use harness_sys as sys;
 
 pub use super::service::Variables;
@@ -38,10 +39,24 @@ pub fn connect(settings: &Settings) -> Result<Box<dyn Provider>, ProviderError> 
 ///
 /// As [`connect()`].
 pub fn connect_with(settings: &Settings, variables: Variables) -> Result<Box<dyn Provider>, ProviderError> {
+    connect_counted(settings, variables, &Outbound::default())
+}
+
+/// As [`connect_with()`], with what is sent counted by a meter.
+///
+/// # Errors
+///
+/// As [`connect()`].
+pub fn connect_counted(
+    settings: &Settings,
+    variables: Variables,
+    outbound: &Outbound,
+) -> Result<Box<dyn Provider>, ProviderError> {
     let url = base_url(settings)?;
     let variable = settings.key_variable.clone();
     let service = |login, headers| {
         let service = Service::new(&url, login, variable, variables, headers, settings.idle());
+        let service = service.counted_by(outbound.clone());
         if settings.is_public { service.at_public_addresses() } else { service }
     };
     match settings.kind {

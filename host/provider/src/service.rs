@@ -16,6 +16,7 @@ use url::Url;
 use super::key::Key;
 use super::reading::{Heard, Wrong, message_of};
 use super::{Delta, ProviderError};
+use harness_capability::outbound::Outbound;
 use harness_sys as sys;
 
 /// How long a connection may take to be made.
@@ -59,6 +60,7 @@ pub(super) struct Service {
     headers: &'static [(&'static str, &'static str)],
     idle: Duration,
     is_public: bool,
+    outbound: Outbound,
     client: OnceLock<Result<Client, String>>,
 }
 
@@ -81,12 +83,18 @@ impl Service {
         idle: Duration,
     ) -> Self {
         let origin = url.origin().ascii_serialization();
-        Self { origin, login, variable, variables, headers, idle, is_public: false, client: OnceLock::new() }
+        let (outbound, client) = (Outbound::default(), OnceLock::new());
+        Self { origin, login, variable, variables, headers, idle, is_public: false, outbound, client }
     }
 
     /// The same, connected to at public addresses alone.
     pub(super) fn at_public_addresses(self) -> Self {
         Self { is_public: true, ..self }
+    }
+
+    /// The same, with what is sent counted by a meter.
+    pub(super) fn counted_by(self, outbound: Outbound) -> Self {
+        Self { outbound, ..self }
     }
 
     pub(super) fn idle(&self) -> Duration {
@@ -158,7 +166,10 @@ impl Service {
         for (name, value) in self.headers {
             request = request.header(*name, *value);
         }
-        match tokio::time::timeout(limit, request.send()).await {
+        let (client, request) = request.build_split();
+        let request = request.map_err(|error| self.unreachable(&error, key))?;
+        self.outbound.send(&request).await.map_err(|refusal| ProviderError::NotAdmitted(refusal.reason))?;
+        match tokio::time::timeout(limit, client.execute(request)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(self.unreachable(&error, key)),
             Err(_) => Err(self.silent(limit)),

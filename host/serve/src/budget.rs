@@ -1,4 +1,4 @@
-//! Budgets: what a tenant may use of calls, fuel, tokens and money in a day and in a month of UTC.
+//! Budgets: what a tenant may use of calls, fuel, tokens, money and egress in a day and in a month of UTC.
 //!
 //! A part of what is left is leased: the store has it before it is spent, and it is spent in memory. So a call costs no
 //! write, and what is spent is never more than what the store knows of, whatever becomes of the process. After an end in
@@ -11,6 +11,7 @@ use crate::prices::{MICRO, dollars};
 use harness_artifact::server::Budgets;
 use harness_store::{Expected, Store, StoreError, Versioned};
 use serde_json::{Value as Json, json};
+use time::format_description::well_known::Rfc3339;
 use time::{Date, Duration, Month, OffsetDateTime, Time};
 
 /// Where the store has what is leased: `TENANT/BUDGET/PERIOD`.
@@ -29,6 +30,8 @@ pub enum Resource {
     Tokens,
     /// What those cost, in picodollars.
     Cost,
+    /// Bytes that leave the machine.
+    Egress,
 }
 
 impl Resource {
@@ -39,6 +42,7 @@ impl Resource {
             Self::Fuel => "fuel",
             Self::Tokens => "tokens",
             Self::Cost => "usd",
+            Self::Egress => "bytes",
         }
     }
 
@@ -76,6 +80,14 @@ impl Exceeded {
             Resource::Cost => format!("the budget `{budget}` of {} US dollars is used up", dollars(*limit)),
             _ => format!("the budget `{budget}` of {limit} is used up"),
         }
+    }
+
+    /// The same with who set it, and when there is more.
+    pub(crate) fn in_full(&self, set_by: &str) -> String {
+        let seconds = i64::try_from(self.resets / 1000).unwrap_or(i64::MAX);
+        let moment = OffsetDateTime::from_unix_timestamp(seconds).ok().and_then(|at| at.format(&Rfc3339).ok());
+        let until = moment.map(|moment| format!(", until {moment}")).unwrap_or_default();
+        format!("{}, set by {set_by}{until}", self.text())
     }
 }
 
@@ -180,6 +192,12 @@ impl Ledger {
             Account::new("tokens_per_day", Resource::Tokens, Span::Day, budgets.tokens_per_day, 100_000),
             Account::new("tokens_per_month", Resource::Tokens, Span::Month, budgets.tokens_per_month, 1_000_000),
         ];
+        for (name, span, limit, slice) in [
+            ("egress_per_day", Span::Day, budgets.egress_per_day, 100 << 20),
+            ("egress_per_month", Span::Month, budgets.egress_per_month, 1 << 30),
+        ] {
+            accounts.push(Account::new(name, Resource::Egress, span, limit, slice));
+        }
         for (name, span, limit) in
             [("cost_per_day", Span::Day, budgets.cost_per_day), ("cost_per_month", Span::Month, budgets.cost_per_month)]
         {
@@ -217,10 +235,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether there is a budget of cost.
-    pub fn bounds_cost(&self) -> bool {
+    /// Whether there is a budget of this.
+    pub fn bounds(&self, resource: Resource) -> bool {
         let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        accounts.iter().any(|account| account.resource == Resource::Cost && account.limit.is_some())
+        accounts.iter().any(|account| account.resource == resource && account.limit.is_some())
     }
 
     /// Counts what was used. What was admitted in one period and ends in the next counts for the next.

@@ -28,7 +28,7 @@ pub(crate) struct Meter {
 impl Meter {
     /// Lets a request in to a model.
     async fn admit(&self, model: &str) -> Result<(), ProviderError> {
-        if self.ledger.bounds_cost() && self.prices.of(model).is_none() {
+        if self.ledger.bounds(Resource::Cost) && self.prices.of(model).is_none() {
             let set_by = &self.set_by;
             return Err(ProviderError::NotAdmitted(format!(
                 "the model {} has no price, and {set_by} has a budget of cost; ask the operator for a price of it in `prices` of \
@@ -39,7 +39,7 @@ impl Meter {
         let refused = self.ledger.admit_of(now(), |of| matches!(of, Resource::Tokens | Resource::Cost)).await;
         refused.map_err(|refused| {
             let why = match &refused {
-                Refused::Exceeded(exceeded) => format!("{}, set by {}", exceeded.text(), self.set_by),
+                Refused::Exceeded(exceeded) => exceeded.in_full(&self.set_by),
                 Refused::Store(_) => Problem::refused(&refused, now()).detail().to_owned(),
             };
             ProviderError::NotAdmitted(why)

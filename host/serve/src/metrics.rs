@@ -33,6 +33,7 @@ pub struct Metrics {
     tenants: Gauge,
     runs: Gauge,
     cost: Counter<f64, AtomicU64>,
+    egress: Counter,
 }
 
 impl Default for Metrics {
@@ -52,7 +53,10 @@ impl Default for Metrics {
         let cost = Counter::<f64, AtomicU64>::default();
         let unit = Unit::Other("dollars".to_owned());
         registry.register_with_unit("models_cost", "What models cost by the prices of the server", unit, cost.clone());
-        Self { registry, calls, seconds, requests, answers, tenants, runs, cost }
+        let egress = Counter::default();
+        let help = "Bytes that left the machine for tenants";
+        registry.register_with_unit("egress", help, Unit::Bytes, egress.clone());
+        Self { registry, calls, seconds, requests, answers, tenants, runs, cost, egress }
     }
 }
 
@@ -80,7 +84,8 @@ impl Metrics {
     /// # Errors
     ///
     /// That it cannot be written.
-    pub fn text(&self, tenants: usize, runs: usize, cost: f64) -> Result<String, std::fmt::Error> {
+    pub fn text(&self, tenants: usize, runs: usize, cost: f64, egress: u64) -> Result<String, std::fmt::Error> {
+        self.egress.inner().store(egress, Ordering::Relaxed);
         self.cost.inner().store(cost.to_bits(), Ordering::Relaxed);
         self.tenants.set(i64::try_from(tenants).unwrap_or(i64::MAX));
         self.runs.set(i64::try_from(runs).unwrap_or(i64::MAX));

@@ -1,34 +1,39 @@
 //! All tenants and keys of a server: in the store, and in memory for every request.
 
+mod keys;
+mod unopened;
+
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use axum::http::StatusCode;
 use harness_artifact::server::{DEFAULT_CLASS, ServerConfig};
 use harness_capability::env::Variables;
-use harness_dispatch::{Host, OpenError, Project};
+use harness_dispatch::{Host, Project};
 use harness_plugin::archive;
 use harness_plugin::content::Content;
 use harness_policy::text::quoted;
 use harness_registry::Registry;
 use harness_store::{Expected, Store, StoreError, Versioned};
 use harness_sys as sys;
-use harness_sys::digest::digest;
 
 use crate::api;
 use crate::budget;
+use crate::class::Class;
 use crate::data::DataFolder;
-use crate::journal::Refusal;
-use crate::key::{self, KeyRecord, NewKey};
+use crate::egress::Sent;
+use crate::key::{self, KeyRecord};
 use crate::prices::Prices;
 use crate::problem::Problem;
 use crate::record::{self, State, TenantRecord};
-use crate::role::Role;
 use crate::runs;
 use crate::seal::Sealer;
-use crate::tenant::{AsyncSecrets, Class, Key, Opened, Tenant, Unopened};
+use crate::tenant::{AsyncSecrets, Key, Opened, Tenant, Unopened};
 use crate::webhooks;
-use crate::workspaces::{self, DEFAULT};
-use axum::http::StatusCode;
+use crate::workspaces::DEFAULT;
+
+pub use keys::Wanted;
+pub(crate) use unopened::problem;
 
 /// Buckets of the store.
 pub(crate) const TENANTS: &str = "tenants";
@@ -38,13 +43,9 @@ pub(crate) const SECRETS: &str = "secrets";
 const POLICY_FILE: &str = ".harness/harness.md";
 /// Values that are read at once.
 const PAGE: usize = 500;
-/// Keys of one tenant.
-const MAX_KEYS: usize = 100;
 /// Secrets of one tenant, and bytes of each.
 const MAX_SECRETS: usize = 100;
 const MAX_SECRET: usize = 16 << 10;
-/// Errors of a project that are reported.
-const MAX_ERRORS: usize = 20;
 
 /// The moment, in milliseconds since 1970.
 pub fn now() -> u64 {
@@ -62,27 +63,12 @@ pub struct Tenants {
     classes: HashMap<String, Arc<Class>>,
     /// What models cost, and what was spent.
     pub(crate) prices: Arc<Prices>,
+    /// What was sent for all tenants.
+    pub(crate) sent: Arc<Sent>,
     tenants: RwLock<HashMap<String, Arc<Tenant>>>,
     keys: RwLock<HashMap<String, Arc<Key>>>,
     /// Held while blobs of projects come and go: two tenants with the same files have one blob.
     blobs: tokio::sync::Mutex<()>,
-}
-
-/// What a new key is to be.
-#[derive(Debug, Clone)]
-pub struct Wanted {
-    /// Whose it is; none: the operator's.
-    pub tenant: Option<String>,
-    /// What it may do.
-    pub role: Role,
-    /// What it is called.
-    pub label: String,
-    /// Rules that narrow its calls.
-    pub policy: Option<String>,
-    /// When it ends, in milliseconds since 1970.
-    pub expires: Option<u64>,
-    /// The workspaces that it is narrowed to; none: all of its tenant.
-    pub workspaces: Option<Vec<String>>,
 }
 
 impl Tenants {
@@ -99,10 +85,10 @@ impl Tenants {
         config: &ServerConfig,
         policy_of: impl Fn(&str) -> std::path::PathBuf,
     ) -> Result<Self, String> {
-        let prices = Arc::new(Prices::new(config.prices.clone()));
+        let (prices, sent) = (Arc::new(Prices::new(config.prices.clone())), Arc::new(Sent::default()));
         let class = |(name, given): &(String, harness_artifact::server::TenantClass)| {
             let policy = given.policy.as_ref().map_or_else(|| data.default_policy(), |file| policy_of(&file.value));
-            (name.clone(), Arc::new(Class::new(name, given.clone(), policy, prices.clone())))
+            (name.clone(), Arc::new(Class::new(name, given.clone(), policy, (prices.clone(), sent.clone()))))
         };
         let classes = config.classes.iter().map(class).collect();
         let all = Self {
@@ -112,6 +98,7 @@ impl Tenants {
             sealer,
             classes,
             prices: prices.clone(),
+            sent: sent.clone(),
             tenants: RwLock::default(),
             keys: RwLock::default(),
             blobs: tokio::sync::Mutex::default(),
@@ -180,67 +167,6 @@ impl Tenants {
     /// How many tenants there are.
     pub fn count(&self) -> usize {
         self.tenants.read().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// Whether there is a key of the operator.
-    pub fn has_operator(&self) -> bool {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.values().any(|key| key.record.tenant.is_none())
-    }
-
-    /// The key that this is the text of, if it counts now, with its tenant.
-    pub fn authenticate(&self, text: &str, now: u64) -> Option<(Arc<Key>, Option<Arc<Tenant>>)> {
-        let id = key::id_of(text)?;
-        // Before it is known whether there is such a key: a stranger learns nothing by the time that it takes.
-        let digest = digest(text);
-        let key = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()?;
-        if !key.record.has_digest(&digest) {
-            return None;
-        }
-        let found = self.in_force(&key, now)?;
-        key.touch(now);
-        Some((key, found))
-    }
-
-    /// Whether there is a key of this identifier, in force or not.
-    pub(crate) fn has_key(&self, id: &str) -> bool {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner).contains_key(id)
-    }
-
-    /// What a key is called, if there is one of this identifier.
-    pub(crate) fn label_of(&self, id: &str) -> Option<String> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.get(id).map(|key| key.record.label.clone())
-    }
-
-    /// The key of this identifier, if it counts now, with its tenant. For those who have shown it before.
-    pub(crate) fn key_in_force(&self, id: &str, now: u64) -> Option<(Arc<Key>, Option<Arc<Tenant>>)> {
-        let key = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()?;
-        let tenant = self.in_force(&key, now)?;
-        Some((key, tenant))
-    }
-
-    /// The tenant of a key that counts now; none for the operator's.
-    fn in_force(&self, key: &Key, now: u64) -> Option<Option<Arc<Tenant>>> {
-        if !key.record.is_valid(now) {
-            return None;
-        }
-        let Some(tenant) = &key.record.tenant else { return Some(None) };
-        let tenant = self.tenant(tenant).filter(|tenant| tenant.record().state == State::Active)?;
-        Some(Some(tenant))
-    }
-
-    /// Why [`authenticate`](Self::authenticate) refuses a key, and the tenant that it is of, for the audit log of the server.
-    pub(crate) fn why_refused(&self, text: &str, now: u64) -> (Refusal, Option<String>) {
-        let Some(id) = key::id_of(text) else { return (Refusal::Malformed, None) };
-        let key = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
-        let Some(key) = key else { return (Refusal::Unknown, None) };
-        let why = match () {
-            () if !key.record.has_digest(&digest(text)) => Refusal::Secret,
-            () if !key.record.is_valid(now) => Refusal::Expired,
-            () => Refusal::Suspended,
-        };
-        (why, key.record.tenant.clone())
     }
 
     /// Makes a tenant.
@@ -326,75 +252,6 @@ impl Tenants {
         self.store.delete(TENANTS, &id, Expected::Anything).await?;
         self.write_tenants(|tenants| tenants.remove(&id));
         Ok(self.drop_blob(tenant.record().project.clone()).await?)
-    }
-
-    /// The keys of a tenant, or of the operator, the oldest first.
-    pub fn keys_of(&self, tenant: Option<&str>) -> Vec<Arc<Key>> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        let of = |key: &&Arc<Key>| key.record.tenant.as_deref() == tenant;
-        let mut keys: Vec<_> = keys.values().filter(of).cloned().collect();
-        keys.sort_by(|a, b| (a.record.created, &a.record.id).cmp(&(b.record.created, &b.record.id)));
-        keys
-    }
-
-    /// Makes a key. Its text is in the answer and nowhere else.
-    ///
-    /// # Errors
-    ///
-    /// What was asked for cannot be.
-    pub async fn create_key(&self, wanted: Wanted) -> Result<NewKey, Problem> {
-        let Wanted { tenant, role, label, policy, expires, workspaces } = wanted;
-        self.check_workspaces(tenant.as_deref(), workspaces.as_deref())?;
-        if let Some(wrong) = key::label_problem(&label) {
-            return Err(Problem::invalid(wrong));
-        }
-        if (role == Role::Operator) != tenant.is_none() {
-            return Err(Problem::invalid("a key of a tenant has another role than `operator`, which is the server's"));
-        }
-        if self.keys_of(tenant.as_deref()).len() >= MAX_KEYS {
-            return Err(Problem::new(
-                StatusCode::CONFLICT,
-                "too_many_keys",
-                format!("there are {MAX_KEYS} keys already"),
-            )
-            .hint("remove one that is not used any more"));
-        }
-        let new = NewKey::random();
-        let record = KeyRecord {
-            id: new.id.clone(),
-            tenant,
-            role,
-            label,
-            digest: digest(&new.text),
-            policy,
-            created: now(),
-            expires,
-            workspaces,
-        };
-        let key = Key::new(record.clone()).map_err(Problem::invalid)?;
-        self.store.put(KEYS, &new.id, Expected::Absent, as_bytes(&record)?).await?;
-        self.write_keys(|keys| keys.insert(new.id.clone(), Arc::new(key)));
-        Ok(new)
-    }
-
-    /// Removes a key: no request that begins from then on counts.
-    ///
-    /// # Errors
-    ///
-    /// What the store says.
-    pub async fn remove_key(&self, id: &str) -> Result<(), Problem> {
-        // First where requests look: a store that fails must not leave it valid.
-        let removed = self.write_keys(|keys| keys.remove(id));
-        let of = removed.as_ref().and_then(|key| key.record.tenant.clone());
-        let deleted = self.store.delete(KEYS, id, Expected::Anything).await;
-        if let (Err(_), Some(key)) = (&deleted, removed) {
-            self.write_keys(|keys| keys.insert(id.to_owned(), key));
-        }
-        deleted?;
-        if let Some(tenant) = of.and_then(|tenant| self.tenant(&tenant)) {
-            tenant.mcp.close(id);
-        }
-        Ok(())
     }
 
     /// Sets a secret of a tenant. Nothing reads it back but what the tenant's policy names it for.
@@ -560,38 +417,4 @@ impl AsyncSecrets for Secrets<'_> {
 
 fn as_bytes(value: &impl serde::Serialize) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(value).map_err(|_| Problem::fault())
-}
-
-/// What a client gets of a project that is not open.
-pub(crate) fn problem(error: &Unopened) -> Problem {
-    match error {
-        Unopened::None => Problem::new(StatusCode::CONFLICT, "no_project", "the tenant has no project yet")
-            .hint("upload one: `PUT /v1/project` with a tar archive"),
-        Unopened::NoWorkspace(name) => workspaces::unknown(name),
-        Unopened::Project(OpenError::Artifacts(registry)) => rejected(registry),
-        Unopened::Store(error) => error.clone().into(),
-        Unopened::Project(_) | Unopened::Host(_) => Problem::fault(),
-    }
-}
-
-/// What is wrong with the artifacts of a project.
-fn rejected(registry: &Registry) -> Problem {
-    let errors: Vec<_> = registry
-        .diagnostics()
-        .iter()
-        .take(MAX_ERRORS)
-        .map(|one| {
-            let at = one.position.as_ref();
-            serde_json::json!({
-                "message": one.message,
-                "hint": one.hint,
-                "file": at.map(|at| &*at.file),
-                "line": at.map(|at| at.line),
-                "column": at.map(|at| at.column),
-            })
-        })
-        .collect();
-    let count = registry.diagnostics().errors();
-    let detail = format!("{count} of the project's artifacts cannot be used");
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "project", detail).with("errors", errors)
 }

@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use url::Host;
 
 use crate::http::{Dialer, Error, Place};
+use crate::outbound::Counted;
 
 /// The proxy of a command's own network.
 const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 8, 0, 1), 3128);
@@ -159,7 +160,7 @@ impl Relay {
         Ok((own, self.dialer()?.place()?))
     }
 
-    async fn connect(&self, target: &Target) -> Result<TcpStream, Error> {
+    async fn connect(&self, target: &Target) -> Result<Counted<TcpStream>, Error> {
         let dialer = self.dialer().map_err(Error::Connection)?;
         let connected = dialer.connect(&self.grant, target).await;
         if let Err(Error::AccessDenied(denial)) = &connected {

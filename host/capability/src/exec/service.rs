@@ -127,6 +127,7 @@ pub async fn run_service(
 
 /// A command that was decided on.
 fn prepared<'a>(grant: &'a Grant, place: ExecContext<'a>, command: ServiceCommand) -> Result<Prepared<'a>, Error> {
+    super::decide_counted(grant, place)?;
     let ServiceCommand { program: name, args, mut env, installed } = command;
     let path = SearchPath::new(env.get("PATH").map(String::as_str), place.workspace);
     env.insert("PATH".to_owned(), path.value());

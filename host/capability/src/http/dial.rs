@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::lookup::{self, Names, Share};
 use super::{Client, Connector, Error, answer};
+use crate::outbound::{Counted, Outbound};
 use crate::resources::{MAX_CONNECTIONS, Resources};
 
 /// Longest time for a connection to be made.
@@ -41,17 +42,19 @@ pub(crate) struct Dialer {
     resources: Arc<Resources>,
     names: Names,
     lookups: Share,
+    outbound: Outbound,
 }
 
 impl Client {
     /// One with the names and the share of lookups of this client; none where it never touches the network.
     pub(crate) fn dialer(&self) -> Option<Dialer> {
-        let Self { connector, names, lookups, resources, canned } = self;
+        let Self { connector, names, lookups, resources, outbound, canned } = self;
         canned.is_none().then(|| Dialer {
             connector: connector.clone(),
             resources: resources.clone(),
             names: names.clone(),
             lookups: lookups.clone(),
+            outbound: outbound.clone(),
         })
     }
 }
@@ -71,12 +74,14 @@ impl Dialer {
     }
 
     /// Connects to a host, if commands may: decides its name, looks it up once, and decides each address that it leads to.
+    /// What is sent over the connection counts.
     ///
     /// # Errors
     ///
-    /// What the grant refuses; a name that is not found; no connection.
-    pub(crate) async fn connect(&self, grant: &Grant, target: &Target) -> Result<TcpStream, Error> {
+    /// What the grant refuses, or the meter; a name that is not found; no connection.
+    pub(crate) async fn connect(&self, grant: &Grant, target: &Target) -> Result<Counted<TcpStream>, Error> {
         grant.decide_command_host(target)?;
+        self.outbound.admit().await?;
         let connecting = async {
             let places = (&self.connector.lookups, &self.lookups);
             let decide = |address| grant.decide_command_address(target, address);
@@ -84,7 +89,7 @@ impl Dialer {
             let stream = TcpStream::connect(&addresses[..]).await.map_err(failure)?;
             // What is relayed was put into packets before.
             stream.set_nodelay(true).map_err(failure)?;
-            Ok(stream)
+            Ok(self.outbound.counted(stream))
         };
         let millis = u64::try_from(MAX_WAIT.as_millis()).unwrap_or(u64::MAX);
         tokio::time::timeout(MAX_WAIT, connecting).await.unwrap_or(Err(Error::Timeout(millis)))

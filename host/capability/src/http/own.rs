@@ -80,7 +80,9 @@ impl Client {
             // Cheap: the body is shared, not copied.
             let copy =
                 request.try_clone().ok_or_else(|| Error::InvalidRequest("the body cannot be sent".to_owned()))?;
-            let response = vetted.scope(self.connector.inner().await?.execute(copy)).await.map_err(answer::failure)?;
+            let inner = self.connector.inner().await?;
+            self.outbound.send(&copy).await?;
+            let response = vetted.scope(inner.execute(copy)).await.map_err(answer::failure)?;
             answer::head(response.headers())?;
             let status = response.status().as_u16();
             if !redirect::turn(&mut request, response.status(), response.headers())? {

@@ -25,12 +25,17 @@ pub(super) fn run(command: &Usage, remote: &Remote, printer: Printer) -> Result<
         return Ok(Exit::Completed);
     }
     let number = |of: &Json, name: &str| of.get(name).and_then(Json::as_u64).unwrap_or_default();
+    // Of dollars there is an exact text.
+    let amount = |of: &Json, name: &str| match of.get(name) {
+        Some(Json::String(dollars)) => Some(format!("${}", escape::line(dollars))),
+        other => other.and_then(Json::as_u64).map(|number| number.to_string()),
+    };
     let mut lines =
         format!("tenant {}, class {}\n", escape::line(text(&usage, "tenant")), escape::line(text(&usage, "class")));
     for budget in list(&usage, "budgets") {
-        let limit = budget.get("limit").and_then(Json::as_u64);
-        let limit = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
-        let (name, used) = (escape::line(text(budget, "budget")), number(budget, "used"));
+        let limit = amount(budget, "limit").map(|limit| format!(" of {limit}")).unwrap_or_default();
+        let name = escape::line(text(budget, "budget"));
+        let used = amount(budget, "used").unwrap_or_default();
         lines.push_str(&format!("{name}: {used}{limit}, until {}\n", moment(number(budget, "resets"))));
     }
     if let Some(requests) = usage.get("requests") {

@@ -25,7 +25,8 @@ pub(super) async fn is_ready(State(server): State<Arc<Server>>) -> Result<Respon
 
 /// OpenMetrics, for the operator.
 pub(super) async fn metrics(State(server): State<Arc<Server>>) -> Result<Response<Body>, Problem> {
-    let text = server.metrics.text(server.tenants.count(), server.runs.count(), server.tenants.prices.spent());
+    let (cost, egress) = (server.tenants.prices.spent(), server.tenants.sent.bytes());
+    let text = server.metrics.text(server.tenants.count(), server.runs.count(), cost, egress);
     let text = text.map_err(|_| Problem::fault())?;
     let mut response = Response::new(Body::from(text));
     let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");

@@ -4,8 +4,8 @@ use harness_artifact::policy::tenant::is_inside;
 use harness_policy::text::quoted;
 use url::{Host, Url};
 
+use crate::class::Class;
 use crate::problem::Problem;
-use crate::tenant::Class;
 
 /// Bytes of a URL.
 const LONGEST: usize = 2_048;
@@ -60,8 +60,6 @@ pub(super) fn refused(why: &str) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use harness_artifact::server::TenantClass;
 
     use super::*;
@@ -72,7 +70,7 @@ mod tests {
             "it",
             TenantClass { webhooks_inside, ..TenantClass::default() },
             "policy.yaml".into(),
-            Arc::default(),
+            Default::default(),
         )
     }
 

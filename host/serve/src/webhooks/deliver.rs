@@ -196,7 +196,7 @@ async fn send(
     server: &Server,
     sender: &Sender,
     tenant: &str,
-    class: &crate::tenant::Class,
+    class: &crate::class::Class,
     webhook: &Webhook,
     delivery: &Delivery,
     at: u64,

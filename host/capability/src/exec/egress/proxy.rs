@@ -18,6 +18,7 @@ use url::Url;
 
 use super::{Relay, join};
 use crate::http::Error;
+use crate::outbound::Counted;
 
 type Body = BoxBody<Bytes, hyper::Error>;
 
@@ -35,7 +36,7 @@ const OF_ONE_HOP: [&str; 8] = [
 ];
 
 /// A tunnel that begins when its request is answered.
-type Tunnel = Arc<Mutex<Option<(OnUpgrade, TcpStream)>>>;
+type Tunnel = Arc<Mutex<Option<(OnUpgrade, Counted<TcpStream>)>>>;
 
 /// Serves one connection of the command.
 pub(super) async fn serve(stream: TcpStream, relay: Arc<Relay>) {
@@ -96,7 +97,7 @@ fn target(method: &Method, uri: &Uri) -> Result<Target, String> {
 }
 
 /// Sends a request on, and gives the answer as it comes.
-async fn forward(request: Request<Incoming>, onward: TcpStream) -> Result<Response<Body>, hyper::Error> {
+async fn forward(request: Request<Incoming>, onward: Counted<TcpStream>) -> Result<Response<Body>, hyper::Error> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(onward)).await?;
     // It ends with the answer, and with who reads that.
     tokio::spawn(connection);
