@@ -97,6 +97,8 @@ pub struct Retention {
     pub idempotency_hours: Option<u64>,
     /// Days that a session is kept after its last line; without it, for ever.
     pub sessions_days: Option<u64>,
+    /// Days that lines of the audit log are kept at least; without it, for ever.
+    pub audit_days: Option<u64>,
 }
 
 /// So many requests in a minute, and so many at once after a pause.
@@ -198,6 +200,8 @@ keys! {
     given idempotency_hours: Between<1, 720>;
     /// Days that a session is kept after its last line. Default: for ever, because a conversation can be resumed at any time.
     given sessions_days: Between<0, 36_500>;
+    /// Days that lines of the audit log are kept at least. Default: for ever.
+    given audit_days: Between<1, 36_500>;
 }
 
 keys! {
@@ -347,6 +351,7 @@ impl Read for Retention {
             approvals_days: keys.approvals_days.read(decoder).map(|n| n.0),
             idempotency_hours: keys.idempotency_hours.read(decoder).map(|n| n.0),
             sessions_days: keys.sessions_days.read(decoder).map(|n| n.0),
+            audit_days: keys.audit_days.read(decoder).map(|n| n.0),
         })
     }
 }

@@ -19,6 +19,8 @@ use harness_sys::own::{self, file};
 pub(super) const ROTATE: u64 = 16 << 20;
 /// The file that says where the log ends, and the lock of all of it.
 pub(super) const HEAD: &str = "head";
+/// The file that says where the log begins, once files of it were removed.
+pub(super) const START: &str = "start";
 /// The longest that this can be, in bytes.
 const MAX_HEAD: usize = 256;
 /// The longest line, in bytes, and the longest group.
@@ -35,6 +37,10 @@ const LOOK: Duration = Duration::from_millis(20);
 const TICK: Duration = Duration::from_millis(20);
 /// Attempts to take the lock of `head` before it counts as held: another process holds it for microseconds.
 const ATTEMPTS: usize = 4;
+
+/// How long a removal waits for the lock, and between two attempts.
+const WAIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Device and number of a file.
 type Identity = (u64, u64);
@@ -286,6 +292,17 @@ impl Open {
         Ok(())
     }
 
+    /// Begins another file after the last line.
+    fn close_file(&mut self) -> Result<()> {
+        let (_, before) = &self.said;
+        let head = Head { file: before.file.saturating_add(1), length: 0, ..before.clone() };
+        let lines = Lines::open(&self.folder, head.file)?;
+        let text = head.to_string();
+        self.head.write_all_at(text.as_bytes(), 0)?;
+        (self.lines, self.said) = (Some(lines), (text, head));
+        Ok(())
+    }
+
     /// Where the next line goes.
     fn end(&mut self, rotate: u64) -> Result<(Head, &File)> {
         let mut head = self.read_head()?;
@@ -352,6 +369,33 @@ fn lock(head: &File) -> Result<()> {
         }
     }
     Ok(flock(head, FlockOperation::NonBlockingLockExclusive)?)
+}
+
+/// Appends an entry as a process of its own would, closes the file of this number if that is still the last, and does something
+/// before others may append.
+pub(super) fn append_alone(
+    at: Location<'_>,
+    fill: impl FnOnce(&mut Entry),
+    closes: Option<u32>,
+    then: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let mut open = Open::of(at, None)?;
+    let until = Instant::now() + WAIT;
+    while let Err(error) = lock(&open.head) {
+        if error.kind() != ErrorKind::WouldBlock || Instant::now() > until {
+            return Err(error);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let mut entry = Entry::new(open.key.clone());
+    fill(&mut entry);
+    let mut done = open.append(at.rotate, &[&entry]).map_err(|failed| failed.error);
+    if done.is_ok() && closes == Some(open.said.1.file) {
+        done = open.close_file();
+    }
+    let done = done.and_then(|()| then());
+    flock(&open.head, FlockOperation::Unlock)?;
+    done
 }
 
 /// The same error for another entry of a group.

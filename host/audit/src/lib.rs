@@ -11,10 +11,12 @@
 //! - `files`: the open files of a log, and groups of lines appended there, by any number of processes
 //! - `snapshot`: where a log ends at one moment, for a reader
 //! - `verify`: reading it all back
+//! - `trim`: removing what is kept no longer
 //!
 //! ```text
 //! .harness/audit/head           the number and hash of the last line, and where it ends
 //! .harness/audit/key            what the digests of arguments are made with
+//! .harness/audit/start          where the log begins, once files of it were removed
 //! .harness/audit/000001.jsonl   the lines from the first on
 //! .harness/audit/000002.jsonl   the next, after a file has grown over 16 MiB
 //! ```
@@ -31,6 +33,7 @@ mod key;
 mod log;
 mod queue;
 mod snapshot;
+mod trim;
 mod verify;
 mod wait;
 mod writer;
@@ -39,7 +42,8 @@ pub use entry::Entry;
 pub use entry::{Cut, MAX_NAME, MAX_TEXT, Room, Row, kept, kept_list};
 pub use key::Key;
 pub use log::{Backlog, Log};
-pub use verify::{Broken, Summary, copy, last_lines, lines, verify};
+pub use trim::{Retention, Trimmed, trim};
+pub use verify::{Broken, Kept, Summary, copy, kept_lines, last_lines, lines, verify};
 pub use wait::Wait;
 pub use writer::AuditWriter;
 
@@ -51,6 +55,9 @@ mod tests;
 
 #[cfg(test)]
 mod failure_tests;
+
+#[cfg(test)]
+mod trim_tests;
 
 #[cfg(test)]
 mod writer_tests;

@@ -12,7 +12,9 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, lstat, open};
 use rustix::io::Errno;
 
 use super::chain::Head;
-use super::files::{HEAD, name};
+use super::files::{HEAD, START, name};
+use super::key::FILE as KEY;
+use super::trim;
 use super::verify::Broken;
 use harness_sys as sys;
 use harness_sys::own;
@@ -31,17 +33,21 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// The end of a log at one moment.
 #[derive(Debug)]
 pub(super) struct Snapshot {
+    /// Where the log begins.
+    pub(super) start: Head,
     /// What `head` said.
     pub(super) head: Head,
     /// Whether `head` had a text.
     pub(super) begun: bool,
     /// The file that `head` named and the one after it, if they were there.
     last: Vec<Part>,
+    /// Keeps the files from being removed while they are read.
+    _reading: Option<File>,
 }
 
 /// A file of lines as it was at that moment.
 #[derive(Debug)]
-struct Part {
+pub(super) struct Part {
     number: u32,
     file: File,
     /// Bytes that are read from the file: they do not change any more.
@@ -62,6 +68,12 @@ impl Snapshot {
     /// Looks where the log in a folder ends. Holds the lock for that, for as long as it takes to read `head` and to open
     /// two files.
     pub(super) fn of(folder: &Path) -> Result<Self, Broken> {
+        let reading = reading(folder)?;
+        Ok(Self { _reading: reading, ..Self::unlocked(folder)? })
+    }
+
+    /// The same for one that removes files itself.
+    pub(super) fn unlocked(folder: &Path) -> Result<Self, Broken> {
         let path = folder.join(HEAD);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let mut attempts = 0..ATTEMPTS;
@@ -83,7 +95,7 @@ impl Snapshot {
     }
 
     /// The file of this number, as it was at that moment.
-    fn take(&mut self, number: u32) -> Option<Part> {
+    pub(super) fn take(&mut self, number: u32) -> Option<Part> {
         let known = self.last.iter().position(|part| part.number == number);
         known.map(|at| self.last.swap_remove(at))
     }
@@ -97,13 +109,14 @@ impl Snapshot {
         let begun = !text.is_empty();
         let head = if begun { text.parse().ok() } else { Some(Head::start()) };
         let head: Head = head.ok_or_else(|| at_head("it is not what was written".to_owned()))?;
+        let start = trim::start(folder)?;
         let mut last = Vec::new();
         // Anyone who appends begins one file after that of `head`.
         for (number, length) in [(head.file, head.length), (head.file.saturating_add(1), 0)] {
             let Some(file) = opened(folder, number)? else { break };
             last.push(Part::of(number, file, length).map_err(|error| unread(number, &error))?);
         }
-        Ok(Self { head, begun, last })
+        Ok(Self { start, head, begun, last, _reading: None })
     }
 
     /// Writes what the log was at that moment into another folder, without looking into it.
@@ -115,12 +128,12 @@ impl Snapshot {
             why: format!("it cannot be copied: {error}"),
             held: false,
         };
-        for number in 1..=self.head.file.saturating_add(1) {
+        for number in self.start.file..=self.head.file.saturating_add(1) {
             let part = match self.take(number) {
                 Some(part) => part,
                 None if number >= self.head.file => break,
-                None => match opened(folder, number)? {
-                    Some(file) => Part { number, file, length: u64::MAX, rest: Vec::new() },
+                None => match whole(folder, number)? {
+                    Some(part) => part,
                     None => break,
                 },
             };
@@ -128,6 +141,11 @@ impl Snapshot {
             let mut new = sys::copy::new_file(&to.join(&name)).map_err(|error| unwritten(&name, &error))?;
             let mut all = part.file.take(part.length).chain(&*part.rest);
             std::io::copy(&mut all, &mut new).map_err(|error| unwritten(&name, &error))?;
+        }
+        if self.start != Head::start() {
+            let new = sys::copy::new_file(&to.join(START));
+            let written = new.and_then(|mut new| new.write_all(self.start.to_string().as_bytes()));
+            written.map_err(|error| unwritten(START, &error))?;
         }
         let new = sys::copy::new_file(&to.join(HEAD));
         let written = new.and_then(|mut new| new.write_all(head.as_bytes()));
@@ -142,13 +160,13 @@ impl Snapshot {
     ) -> Result<End, Broken> {
         let mut half = None;
         let mut files = 0;
-        for number in 1..=self.head.file.saturating_add(1) {
+        for number in self.start.file..=self.head.file.saturating_add(1) {
             let part = match self.take(number) {
                 Some(part) => part,
                 None if number >= self.head.file => break,
                 // It has been full for long.
-                None => match opened(folder, number)? {
-                    Some(file) => Part { number, file, length: u64::MAX, rest: Vec::new() },
+                None => match whole(folder, number)? {
+                    Some(part) => part,
                     None => break,
                 },
             };
@@ -157,7 +175,7 @@ impl Snapshot {
                 return Err(before);
             }
             half = part.read(&mut line)?;
-            files = number;
+            files = number.saturating_sub(self.start.file).saturating_add(1);
         }
         Ok(End { files, half_a_line: half.is_some() })
     }
@@ -176,7 +194,10 @@ impl Part {
     }
 
     /// Reads the lines; returns what is wrong with half a line at the end.
-    fn read(self, line: &mut impl FnMut(&str, u64, &str) -> Result<(), Broken>) -> Result<Option<Broken>, Broken> {
+    pub(super) fn read(
+        self,
+        line: &mut impl FnMut(&str, u64, &str) -> Result<(), Broken>,
+    ) -> Result<Option<Broken>, Broken> {
         let file = name(self.number);
         let broken = |line, why: String| Broken { file: file.clone(), line: Some(line), why, held: false };
         let mut reader = BufReader::with_capacity(64 << 10, self.file.take(self.length).chain(&*self.rest));
@@ -198,6 +219,37 @@ impl Part {
         }
         Ok(None)
     }
+}
+
+/// A lock that keeps files of the log from being removed, until it is dropped. Without a key, there is no line.
+fn reading(folder: &Path) -> Result<Option<File>, Broken> {
+    let Ok(key) = sys::open_file(&folder.join(KEY)) else { return Ok(None) };
+    let until = Instant::now() + WAIT;
+    loop {
+        match flock(&key, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => {
+                let why = format!("another process has held its lock for {} s", WAIT.as_secs());
+                return Err(Broken { file: KEY.to_owned(), line: None, why, held: true });
+            }
+            _ => return Ok(Some(key)),
+        }
+    }
+}
+
+/// The lock of one that removes files; none while somebody reads the log.
+pub(super) fn without_readers(folder: &Path) -> std::io::Result<Option<File>> {
+    let key = sys::open_file(&folder.join(KEY))?;
+    match flock(&key, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        taken => taken.map(|()| Some(key)).map_err(Into::into),
+    }
+}
+
+/// A file of lines that no process appends to any more; none where it is not there.
+pub(super) fn whole(folder: &Path, number: u32) -> Result<Option<Part>, Broken> {
+    let file = opened(folder, number)?;
+    Ok(file.map(|file| Part { number, file, length: u64::MAX, rest: Vec::new() }))
 }
 
 /// Takes the lock, which closing the file releases.

@@ -5,9 +5,10 @@ use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use super::chain::Link;
-use super::files::{GROUP_LINES, HEAD, name};
+use super::files::{GROUP_LINES, HEAD, START, name};
 use super::key::FILE as KEY;
 use super::snapshot::{End, Snapshot};
+use super::trim;
 
 /// Bytes of the key's file that are copied: several times as many as it has.
 const MAX_KEY: usize = 1024;
@@ -15,8 +16,12 @@ const MAX_KEY: usize = 1024;
 /// A record that is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Its lines.
+    /// The lines that it has.
     pub lines: u64,
+    /// The lines before them that are kept no longer.
+    pub removed: u64,
+    /// The hash of the last of those, from which the rest is verified; zeros where nothing was removed.
+    pub start: String,
     /// Its files.
     pub files: u32,
     /// The hash of its last line, which stands for all of it.
@@ -50,12 +55,15 @@ pub fn verify(folder: &Path) -> Result<Summary, Broken> {
     let snapshot = Snapshot::of(folder)?;
     let (head, most) = (snapshot.head.link.clone(), if snapshot.begun { GROUP_LINES } else { 1 });
     let most = head.number.saturating_add(u64::try_from(most).unwrap_or(u64::MAX));
-    let (mut link, mut place) = (Link::start(), (name(1), None));
+    let start = snapshot.start.clone();
+    let (mut link, mut place) = (start.link.clone(), (name(start.file), None));
     let mut seen = head == link;
+    let mut recorded = start.link == Link::start();
     let End { files, half_a_line } = snapshot.each(folder, |file, number, line| {
         let broken = |why| Broken { file: file.to_owned(), line: Some(number), why, held: false };
         link = link.follow(line).map_err(broken)?;
         seen |= head == link;
+        recorded |= trim::records(line, &start.link);
         if link.number > most {
             return Err(broken(format!("`{HEAD}` ends the log at line {}, but there are more", head.number)));
         }
@@ -69,7 +77,15 @@ pub fn verify(folder: &Path) -> Result<Summary, Broken> {
         let why = format!("it ends at line {} of the log{half}, but there were {}", link.number, head.number);
         return Err(Broken { file, line, why, held: false });
     }
-    Ok(Summary { lines: link.number, files, hash: link.hash, half_a_line })
+    if !recorded {
+        let why = format!(
+            "it begins the log after line {}, and no line records that what was before was removed",
+            start.link.number
+        );
+        return Err(Broken { file: START.to_owned(), line: None, why, held: false });
+    }
+    let Link { number: removed, hash: start } = start.link;
+    Ok(Summary { lines: link.number.saturating_sub(removed), removed, start, files, hash: link.hash, half_a_line })
 }
 
 /// Copies a log into another folder, which must exist, as the log was at one moment: with the key of its digests, and not
@@ -93,6 +109,33 @@ pub fn copy(folder: &Path, to: &Path) -> Result<bool, Broken> {
     Ok(true)
 }
 
+/// The lines of a log that are kept, as they were at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The lines before them that are kept no longer.
+    pub removed: u64,
+    /// The hash of the last of those; zeros where nothing was removed.
+    pub start: String,
+    /// The lines.
+    pub lines: Vec<String>,
+}
+
+/// All lines of the log in a folder that are kept, and where they begin, not looked into.
+///
+/// # Errors
+///
+/// A file cannot be read.
+pub fn kept_lines(folder: &Path) -> Result<Kept, Broken> {
+    let snapshot = Snapshot::of(folder)?;
+    let Link { number: removed, hash: start } = snapshot.start.link.clone();
+    let mut lines = Vec::new();
+    snapshot.each(folder, |_, _, line| {
+        lines.push(line.to_owned());
+        Ok(())
+    })?;
+    Ok(Kept { removed, start, lines })
+}
+
 /// The last lines of the log in a folder, as they were at one moment, not looked into.
 ///
 /// # Errors
@@ -110,7 +153,7 @@ pub fn last_lines(folder: &Path, count: usize) -> Result<Vec<String>, Broken> {
     Ok(last.into())
 }
 
-/// All lines of the log in a folder, from the first on, as they were at one moment, not looked into.
+/// All lines of the log in a folder, from the first that is kept on, as they were at one moment, not looked into.
 ///
 /// # Errors
 ///

@@ -45,7 +45,7 @@ fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Result<E
             Ok(summary) => {
                 json!({
                     "whole": true, "lines": summary.lines, "files": summary.files, "hash": summary.hash,
-                    "half_a_line": summary.half_a_line,
+                    "half_a_line": summary.half_a_line, "removed": summary.removed, "start": summary.start,
                 })
             }
             Err(Broken { file, line, why, .. }) => broken_as_json(Some(file), *line, why),
@@ -61,6 +61,12 @@ fn verify(folder: &std::path::Path, as_json: bool, printer: Printer) -> Result<E
             if !as_json {
                 let entries = if summary.lines == 1 { "entry" } else { "entries" };
                 printer.data(&format!("audit log intact: {} {entries}, last hash {}", summary.lines, summary.hash));
+                if summary.removed > 0 {
+                    let (removed, start) = (summary.removed, summary.start);
+                    printer.data(&format!(
+                        "the first {removed} are kept no longer; the last of them had the hash {start}"
+                    ));
+                }
             }
             Ok(Exit::Completed)
         }

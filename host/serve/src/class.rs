@@ -57,6 +57,8 @@ pub struct Kept {
     pub answers: u64,
     /// A session, after its last line; none: for ever.
     pub sessions: Option<u64>,
+    /// Lines of the audit log; none: for ever.
+    pub audit: Option<u64>,
 }
 
 impl Kept {
@@ -64,7 +66,8 @@ impl Kept {
         let days = |given: Option<u64>| given.unwrap_or(30).saturating_mul(24 * HOUR);
         let answers = given.idempotency_hours.unwrap_or(24).saturating_mul(HOUR);
         let sessions = given.sessions_days.map(|given| days(Some(given)));
-        Self { runs: days(given.runs_days), approvals: days(given.approvals_days), answers, sessions }
+        let audit = given.audit_days.map(|given| days(Some(given)));
+        Self { runs: days(given.runs_days), approvals: days(given.approvals_days), answers, sessions, audit }
     }
 }
 

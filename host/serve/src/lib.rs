@@ -51,6 +51,7 @@ pub mod seal;
 pub mod server;
 pub mod tenant;
 pub mod tenants;
+mod trail;
 mod webhooks;
 mod workspaces;
 

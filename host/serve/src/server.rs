@@ -28,6 +28,7 @@ use crate::problem::Problem;
 use crate::role::Role;
 use crate::runs::{self, Runs};
 use crate::tenants::{Tenants, Wanted, now};
+use crate::trail;
 use crate::webhooks::{self, Webhooks};
 use axum::Router;
 use axum::http::StatusCode;
@@ -231,6 +232,7 @@ impl Server {
                     let _ = api::sweep(&*server.tenants.store).await;
                     let _ = runs::sweep(&server).await;
                     let _ = webhooks::sweep(&server).await;
+                    trail::sweep(&server).await;
                 }
             })
         };

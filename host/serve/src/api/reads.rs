@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{Response, StatusCode};
 use harness_artifact::tool::Tool;
+use harness_audit::Kept;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
@@ -23,6 +24,8 @@ type Answer = Result<Response<Body>, Problem>;
 const LINES: usize = 10_000;
 /// The header with the hash of the last line of the whole log.
 const HEAD: HeaderName = HeaderName::from_static("audit-head");
+/// The header with the number and the hash of the last line that was removed.
+const START: HeaderName = HeaderName::from_static("audit-start");
 
 pub(super) async fn tools(State(server): State<Arc<Server>>, Extension(caller): Extension<Caller>) -> Answer {
     let opened = server.tenants.opened(caller.tenant()?).await?;
@@ -82,11 +85,12 @@ pub(super) async fn audit(Extension(caller): Extension<Caller>, Query(wanted): Q
 /// Lines of the log in a folder, as they are.
 pub(super) async fn log_of(folder: std::path::PathBuf, Wanted { after, limit }: Wanted) -> Answer {
     if harness_sys::is_gone(&folder) {
-        return Ok(lines(String::new(), None));
+        return Ok(lines(String::new(), None, None));
     }
     let read =
-        tokio::task::spawn_blocking(move || harness_audit::lines(&folder)).await.map_err(|_| Problem::fault())?;
-    let all = read.map_err(|why| broken(&why))?;
+        tokio::task::spawn_blocking(move || harness_audit::kept_lines(&folder)).await.map_err(|_| Problem::fault())?;
+    let Kept { removed, start, lines: all } = read.map_err(|why| broken(&why))?;
+    let start = (removed > 0).then(|| format!("{removed} {start}"));
     let number = |line: &str| {
         let json: Json = serde_json::from_str(line).unwrap_or_default();
         (json.get("seq").and_then(Json::as_u64), json.get("hash").and_then(Json::as_str).map(str::to_owned))
@@ -95,7 +99,7 @@ pub(super) async fn log_of(folder: std::path::PathBuf, Wanted { after, limit }: 
     let after = after.unwrap_or(0);
     let wanted = all.iter().filter(|line| number(line).0.is_some_and(|at| at > after));
     let text: String = wanted.take(limit.unwrap_or(LINES).clamp(1, LINES)).map(|line| format!("{line}\n")).collect();
-    Ok(lines(text, head.as_deref()))
+    Ok(lines(text, head.as_deref(), start.as_deref()))
 }
 
 /// A log that is not what was written.
@@ -103,11 +107,13 @@ pub(super) fn broken(why: &harness_audit::Broken) -> Problem {
     Problem::new(StatusCode::CONFLICT, "broken", format!("the audit log is not whole: {why}"))
 }
 
-fn lines(text: String, head: Option<&str>) -> Response<Body> {
+fn lines(text: String, head: Option<&str>, start: Option<&str>) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
-    if let Some(head) = head.and_then(|head| HeaderValue::from_str(head).ok()) {
-        response.headers_mut().insert(HEAD, head);
+    for (name, value) in [(HEAD, head), (START, start)] {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            response.headers_mut().insert(name, value);
+        }
     }
     response
 }
