@@ -48,6 +48,8 @@ mod backups;
 mod budgets;
 #[path = "serve/calls.rs"]
 mod calls;
+#[path = "serve/certificates.rs"]
+mod certificates;
 #[path = "serve/chat.rs"]
 mod chat;
 #[path = "mcp/client.rs"]

@@ -133,6 +133,9 @@ pub(crate) struct AddKey {
     /// Workspace that it is narrowed to; may be given again. Default: all of the tenant.
     #[arg(long, value_name = "NAME")]
     pub(crate) workspace: Vec<String>,
+    /// SHA-256 fingerprint of the client certificate that it is bound to. It is refused on other connections.
+    #[arg(long, value_name = "SHA256")]
+    pub(crate) certificate: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -214,7 +217,7 @@ fn tenant(command: &Tenant, printer: Printer) -> Result<Exit, Exit> {
 fn key(command: &Key, printer: Printer) -> Result<Exit, Exit> {
     let of = |id: &str| format!("/admin/v1/tenants/{id}/keys");
     match command {
-        Key::Add(AddKey { at, id, role, label, within, days, workspace }) => {
+        Key::Add(AddKey { at, id, role, label, within, days, workspace, certificate }) => {
             let role = role.to_possible_value().map(|role| role.get_name().to_owned());
             let day = 86_400_000;
             let now = u64::try_from(sys::since_epoch().as_millis()).unwrap_or(u64::MAX);
@@ -222,6 +225,7 @@ fn key(command: &Key, printer: Printer) -> Result<Exit, Exit> {
             let workspaces = Some(workspace).filter(|names| !names.is_empty());
             let body = json!({
                 "role": role, "label": label, "policy": within, "expires": expires, "workspaces": workspaces,
+                "certificate": certificate,
             });
             ask(at, Method::POST, &of(id), &body, printer)
         }

@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use harness_artifact::policy::machine::MachinePolicy;
 use harness_artifact::server::ServerConfig;
 use harness_dispatch::confinement::{Granted, needs_below};
-use harness_mcp::http::Listener;
+use harness_mcp::http::{Clients, Identity, Listener};
 use harness_policy::command::CommandNetwork;
 use harness_serve::data::DataFolder;
 use harness_serve::{Doors, FirstKey, Server, Settings};
@@ -74,6 +74,15 @@ pub(crate) enum Other {
     Doctor(doctor::Doctor),
 }
 
+/// Which clients are let in by TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TlsClients {
+    /// Those with a certificate.
+    Required,
+    /// Those without one too. One that is wrong is refused all the same.
+    Optional,
+}
+
 /// Where a server lets tenants in, and its configuration.
 #[derive(Debug, Args)]
 pub(crate) struct Door {
@@ -94,6 +103,14 @@ pub(crate) struct Door {
     /// Private key of the certificate, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+
+    /// Certificates of authorities, as PEM: clients show a certificate that chains to one of them.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+
+    /// Whether clients may connect without a certificate.
+    #[arg(long, value_name = "WHICH", requires = "tls_client_ca", default_value = "required")]
+    pub(crate) tls_clients: TlsClients,
 
     /// Serve other addresses than those of the loopback interface without TLS: a proxy in front of the server has it.
     #[arg(long, conflicts_with = "tls_cert")]
@@ -209,10 +226,19 @@ fn listener(door: &Door, given: Option<TcpListener>, printer: Printer) -> Result
     })
 }
 
+/// What the server is to tenants, and what they have to be.
+fn identity(door: &Door, certificate: &Path, key: &Path) -> Result<Identity, String> {
+    let Some(file) = &door.tls_client_ca else { return tls(certificate, key, None) };
+    let authorities = sys::read_text(file).map_err(|error| format!("`{}` cannot be read: {error}", file.display()))?;
+    let are_optional = door.tls_clients == TlsClients::Optional;
+    tls(certificate, key, Some(Clients { authorities: &authorities, are_optional }))
+        .map_err(|why| format!("`{}`: {why}", file.display()))
+}
+
 /// Listens for tenants, at a socket that was given if there is one. The error is what failed, and what to do.
 fn listen(door: &Door, given: Option<TcpListener>) -> Result<Listener, (String, Option<&'static str>)> {
     let identity = match (&door.tls_cert, &door.tls_key) {
-        (Some(certificate), Some(key)) => Some(tls(certificate, key).map_err(|why| (why, None))?),
+        (Some(certificate), Some(key)) => Some(identity(door, certificate, key).map_err(|why| (why, None))?),
         _ => None,
     };
     let address = given.as_ref().and_then(|given| given.local_addr().ok()).unwrap_or(door.listen);

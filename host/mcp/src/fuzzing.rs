@@ -108,8 +108,10 @@ impl Endpoint {
             let _ = near.read_to_end(&mut answers).await;
             answers
         };
-        let (answers, ()) =
-            tokio::join!(client, requests(far, self.0.clone().service(), &self.0.limits, CancellationToken::new()));
+        let (answers, ()) = tokio::join!(
+            client,
+            requests(far, self.0.clone().service(), &self.0.limits, CancellationToken::new(), None)
+        );
         answers
     }
 }

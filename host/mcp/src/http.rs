@@ -44,7 +44,7 @@ pub use connections::{Answers, serve_connections};
 pub use endpoint::{Bounds, Endpoint};
 pub use guard::{Access, MIN_TOKEN, Names, Token};
 pub use hyper::http::uri::Authority;
-pub use listener::{Identity, Listener};
+pub use listener::{ClientCertificate, Clients, Identity, Listener};
 pub use threads::Threads;
 
 use crate::elicit::Seals;

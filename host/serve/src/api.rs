@@ -52,7 +52,7 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post, put};
-use harness_mcp::http::Names;
+use harness_mcp::http::{ClientCertificate, Names};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
@@ -239,8 +239,9 @@ async fn enter(
         Ok(shown) => shown,
         Err(problem) => return problem.into_response(),
     };
-    let Some((key, tenant)) = server.tenants.authenticate(shown, now()) else {
-        let (why, tenant) = server.tenants.why_refused(shown, now());
+    let certificate = request.extensions().get::<ClientCertificate>();
+    let Some((key, tenant)) = server.tenants.authenticate(shown, now(), certificate) else {
+        let (why, tenant) = server.tenants.why_refused(shown, now(), certificate);
         server.journal.refuse(shown, why, tenant.as_deref(), request.uri(), server.monotonic());
         return Problem::unauthorized().into_response();
     };

@@ -54,6 +54,8 @@ pub(crate) enum Refusal {
     Secret,
     /// Its time is over.
     Expired,
+    /// It is bound to another certificate than the connection has shown.
+    Certificate,
     /// Its tenant is suspended, or was removed.
     Suspended,
     /// It is valid, and not one of the operator.
@@ -67,6 +69,7 @@ impl Refusal {
             Self::Unknown => "unknown",
             Self::Secret => "secret",
             Self::Expired => "expired",
+            Self::Certificate => "certificate",
             Self::Suspended => "suspended",
             Self::Role => "role",
         }

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use harness_artifact::policy::layer;
+use harness_mcp::http::ClientCertificate;
 use harness_policy::layer::Layer;
 use harness_sys as sys;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,9 @@ pub struct KeyRecord {
     /// The workspaces that it is narrowed to; none: all of its tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspaces: Option<Vec<String>>,
+    /// The SHA-256 fingerprint of the certificate that it is bound to: it counts on connections alone that have shown it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
 }
 
 /// A key that was just made. Its text is shown once and not kept.
@@ -86,6 +90,19 @@ pub fn id_of(text: &str) -> Option<&str> {
     (is_hex(id, ID_BYTES) && is_hex(secret, SECRET_BYTES)).then_some(id)
 }
 
+/// A SHA-256 fingerprint of a certificate in the form that is kept: as programs print it, with colons or without, in any case.
+///
+/// # Errors
+///
+/// It is none.
+pub fn fingerprint(text: &str) -> Result<String, &'static str> {
+    let digits: String = text.chars().filter(|c| *c != ':').map(|c| c.to_ascii_lowercase()).collect();
+    let is_one = digits.len() == 64 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    is_one.then_some(digits).ok_or(
+        "`certificate` is the SHA-256 fingerprint of a certificate: 64 hexadecimal digits, as `openssl x509 -fingerprint -sha256` prints them",
+    )
+}
+
 /// What is wrong with the label of a key, if anything is.
 pub fn label_problem(label: &str) -> Option<&'static str> {
     let is_plain = |c: char| c.is_ascii_graphic() || c == ' ';
@@ -105,6 +122,12 @@ impl KeyRecord {
     /// about one of them.
     pub(crate) fn may(&self, action: Action) -> bool {
         self.role.may(action) && (self.workspaces.is_none() || !action.is_of_whole_tenant())
+    }
+
+    /// Whether it counts on a connection that has shown this certificate, or none.
+    pub(crate) fn comes_by(&self, certificate: Option<&ClientCertificate>) -> bool {
+        let shown = certificate.map(ClientCertificate::fingerprint);
+        self.certificate.as_deref().is_none_or(|bound| shown == Some(bound))
     }
 
     /// Whether it counts at this moment.

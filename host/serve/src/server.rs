@@ -159,8 +159,15 @@ impl Server {
             true => None,
             false => {
                 let label = "first key".to_owned();
-                let wanted =
-                    Wanted { tenant: None, role: Role::Operator, label, policy: None, expires: None, workspaces: None };
+                let wanted = Wanted {
+                    tenant: None,
+                    role: Role::Operator,
+                    label,
+                    policy: None,
+                    expires: None,
+                    workspaces: None,
+                    certificate: None,
+                };
                 let key = server.tenants.create_key(wanted).await;
                 Some(key.map_err(|problem| problem.as_json().to_string())?)
             }
@@ -186,7 +193,15 @@ impl Server {
         let packed = harness_plugin::archive::pack(&content).map_err(|why| why.to_string())?;
         self.tenants.upload(&made, &packed).await.map_err(shown)?;
         let (tenant, label) = (Some(tenant.to_owned()), "demo".to_owned());
-        let wanted = Wanted { tenant, role: Role::Owner, label, policy: None, expires: None, workspaces: None };
+        let wanted = Wanted {
+            tenant,
+            role: Role::Owner,
+            label,
+            policy: None,
+            expires: None,
+            workspaces: None,
+            certificate: None,
+        };
         Ok(Some(self.tenants.create_key(wanted).await.map_err(shown)?.text))
     }
 

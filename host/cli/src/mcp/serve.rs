@@ -10,7 +10,7 @@ use std::sync::Arc;
 use clap::Args;
 use harness_dispatch::confirm::{Answer, Confirmer, Question};
 use harness_dispatch::{FileWatch, OpenError, Options, Project, WatchError};
-use harness_mcp::http::{self, Access, Authority, Identity, Limits, Listener, MIN_TOKEN, Threads, Token};
+use harness_mcp::http::{self, Access, Authority, Clients, Identity, Limits, Listener, MIN_TOKEN, Threads, Token};
 use harness_mcp::{Server, Settings, stdio};
 use harness_sys as sys;
 
@@ -184,7 +184,7 @@ fn listener(command: &Serve, printer: Printer) -> Result<Option<Listener>, Exit>
     let Some(address) = command.http else { return Ok(None) };
     let listener = match (&command.tls_cert, &command.tls_key) {
         (Some(certificate), Some(key)) => {
-            let identity = identity(certificate, key).map_err(|why| {
+            let identity = identity(certificate, key, None).map_err(|why| {
                 printer.error(&why, &[], None);
                 Exit::Usage
             })?;
@@ -198,12 +198,15 @@ fn listener(command: &Serve, printer: Printer) -> Result<Option<Listener>, Exit>
     })
 }
 
-/// The identity in two PEM files.
-pub(crate) fn identity(certificate: &Path, key: &Path) -> Result<Identity, String> {
+/// The identity in two PEM files, for clients that show certificates or not.
+pub(crate) fn identity(certificate: &Path, key: &Path, clients: Option<Clients<'_>>) -> Result<Identity, String> {
     let read = |path: &Path, error: std::io::Error| format!("`{}` cannot be read: {error}", path.display());
     let chain = sys::read_text(certificate).map_err(|error| read(certificate, error))?;
     let secret = sys::read_secret(key, MAX_KEY).map_err(|error| read(key, error))?;
-    Identity::of_pem(&chain, &secret)
+    match clients {
+        Some(clients) => Identity::with_clients(&chain, &secret, clients),
+        None => Identity::of_pem(&chain, &secret),
+    }
 }
 
 fn server(project: Project, confirm: &Confirm, place: &ProjectArgs, printer: Printer) -> Server {

@@ -24,7 +24,7 @@ use tokio_io_timeout::TimeoutWriter;
 use tokio_util::sync::CancellationToken;
 
 use super::Limits;
-use super::listener::{Identity, Listener, Listening};
+use super::listener::{ClientCertificate, Identity, Listener, Listening};
 use super::threads::Threads;
 
 /// Bytes of the head of a request.
@@ -145,17 +145,18 @@ impl Acceptor {
         match (stream, self) {
             (Socketed::Tcp(stream), Self::Tcp(_, None)) => {
                 let Ok(stream) = tcp(stream) else { return };
-                requests(stream, service, &limits, ending).await;
+                requests(stream, service, &limits, ending, None).await;
             }
             (Socketed::Tcp(stream), Self::Tcp(_, Some(tls))) => {
                 let Ok(stream) = tcp(stream) else { return };
                 if let Ok(Ok(stream)) = timeout(limits.head, tls.accept(stream)).await {
-                    requests(stream, service, &limits, ending).await;
+                    let certificate = ClientCertificate::of(stream.get_ref().1);
+                    requests(stream, service, &limits, ending, certificate).await;
                 }
             }
             (Socketed::Local(stream), _) => {
                 let Ok(stream) = tokio::net::UnixStream::from_std(stream) else { return };
-                requests(stream, service, &limits, ending).await;
+                requests(stream, service, &limits, ending, None).await;
             }
             // There is no such pair.
             (Socketed::Tcp(_), Self::Local(..)) => {}
@@ -184,16 +185,17 @@ pub(super) fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S, most: Dur
     Box::pin(stream)
 }
 
-/// Answers the requests of one connection.
+/// Answers the requests of one connection, whose client has shown this certificate.
 pub(crate) async fn requests(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     service: impl Answers,
     limits: &Limits,
     ending: CancellationToken,
+    certificate: Option<ClientCertificate>,
 ) {
     let stream = TokioIo::new(with_write_timeout(stream, limits.answer));
     let asked = Arc::new(AtomicBool::new(false));
-    let service = Asked { service, asked: asked.clone(), ending: ending.clone() };
+    let service = Asked { service, asked: asked.clone(), ending: ending.clone(), certificate };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
@@ -223,6 +225,7 @@ struct Asked<S> {
     service: S,
     asked: Arc<AtomicBool>,
     ending: CancellationToken,
+    certificate: Option<ClientCertificate>,
 }
 
 impl<S: Answers> hyper::service::Service<hyper::Request<Incoming>> for Asked<S> {
@@ -230,8 +233,11 @@ impl<S: Answers> hyper::service::Service<hyper::Request<Incoming>> for Asked<S> 
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
         self.asked.store(true, Ordering::Relaxed);
+        if let Some(certificate) = &self.certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
         // A box of its own: the types of services are deep already.
         let answer: Self::Future = Box::pin(self.service.clone().call(request));
         let ending = self.ending.clone();

@@ -7,14 +7,44 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
+use harness_sys::digest::digest_of;
 use harness_sys::socket::Socket;
 use hyper::http::uri::Authority;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use super::guard::Names;
+
+/// Which certificates clients show.
+#[derive(Debug, Clone, Copy)]
+pub struct Clients<'t> {
+    /// The text of a PEM file with the certificates of authorities that theirs have to chain to.
+    pub authorities: &'t str,
+    /// Whether one without a certificate is let in. One with a wrong certificate never is.
+    pub are_optional: bool,
+}
+
+/// The certificate that a client has shown: requests of its connection carry it, once it was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate(Arc<str>);
+
+impl ClientCertificate {
+    /// That of a connection, if there is one.
+    pub(super) fn of(connection: &ServerConnection) -> Option<Self> {
+        let first = connection.peer_certificates()?.first()?;
+        let digest = digest_of(first);
+        Some(Self(digest.strip_prefix("sha256:").unwrap_or(&digest).into()))
+    }
+
+    /// Its SHA-256 fingerprint: that of the whole certificate as DER, in 64 lower-case hexadecimal digits.
+    pub fn fingerprint(&self) -> &str {
+        &self.0
+    }
+}
 
 /// What a server is to its clients: a certificate, and the key to it.
 #[derive(Clone)]
@@ -34,6 +64,19 @@ impl Identity {
     ///
     /// That one of them cannot be read, or that they do not belong together.
     pub fn of_pem(certificate: &str, key: &str) -> Result<Self, String> {
+        Self::new(certificate, key, None)
+    }
+
+    /// The same for clients that show certificates of their own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`of_pem`](Self::of_pem), and that no authority can be read.
+    pub fn with_clients(certificate: &str, key: &str, clients: Clients<'_>) -> Result<Self, String> {
+        Self::new(certificate, key, Some(clients))
+    }
+
+    fn new(certificate: &str, key: &str, clients: Option<Clients<'_>>) -> Result<Self, String> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
             .collect::<Result<_, _>>()
             .map_err(|error| format!("the certificate cannot be read: {error}"))?;
@@ -42,15 +85,40 @@ impl Identity {
         }
         // No detail: it may be of the key.
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| "the private key cannot be read")?;
-        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
+        let builder = match clients {
+            Some(clients) => ServerConfig::builder().with_client_cert_verifier(verifier(clients)?),
+            None => ServerConfig::builder().with_no_client_auth(),
+        };
+        let config = builder.with_single_cert(chain, key);
         let mut config = config.map_err(|error| format!("the certificate and the key cannot be used: {error}"))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if clients.is_some() {
+            // Each connection shows its certificate anew: one that has expired meanwhile is not taken from an earlier session.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
 
     pub(super) fn into_acceptor(self) -> TlsAcceptor {
         self.0
     }
+}
+
+/// Verifies certificates of clients.
+fn verifier(clients: Clients<'_>) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(clients.authorities.as_bytes()) {
+        let authority =
+            authority.map_err(|error| format!("the certificates of authorities cannot be read: {error}"))?;
+        roots.add(authority).map_err(|error| format!("a certificate of an authority cannot be used: {error}"))?;
+    }
+    if roots.is_empty() {
+        return Err("there is no certificate of an authority in the file".to_owned());
+    }
+    let builder = WebPkiClientVerifier::builder(Arc::new(roots));
+    let builder = if clients.are_optional { builder.allow_unauthenticated() } else { builder };
+    builder.build().map_err(|error| format!("certificates of clients cannot be verified: {error}"))
 }
 
 /// Where clients connect to.

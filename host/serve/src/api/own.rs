@@ -36,6 +36,7 @@ pub(super) struct NewKey {
     pub(super) policy: Option<String>,
     pub(super) expires: Option<u64>,
     pub(super) workspaces: Option<Vec<String>>,
+    pub(super) certificate: Option<String>,
 }
 
 pub(super) async fn project(Extension(caller): Extension<Caller>) -> Answer {
@@ -111,6 +112,7 @@ fn shown(key: &Key) -> Json {
         "created": record.created,
         "expires": record.expires,
         "workspaces": record.workspaces,
+        "certificate": record.certificate,
         "used": (used > 0).then_some(used),
     })
 }
@@ -139,12 +141,16 @@ pub(super) async fn create_key(
 
 /// Makes a key as a body wants it.
 pub(super) async fn put_key(tenants: &Tenants, tenant: Option<String>, body: Body) -> Answer {
-    let NewKey { role, label, policy, expires, workspaces } = parse(&read(body, MAX_BODY).await?)?;
+    let NewKey { role, label, policy, expires, workspaces, certificate } = parse(&read(body, MAX_BODY).await?)?;
     let mut details = json!({"role": role, "label": label, "policy": policy, "expires": expires});
     if let (Some(details), Some(workspaces)) = (details.as_object_mut(), &workspaces) {
         details.insert("workspaces".to_owned(), json!(workspaces));
     }
-    let new = tenants.create_key(Wanted { tenant, role, label, policy, expires, workspaces }).await?;
+    if let (Some(details), Some(certificate)) = (details.as_object_mut(), &certificate) {
+        details.insert("certificate".to_owned(), json!(certificate));
+    }
+    let wanted = Wanted { tenant, role, label, policy, expires, workspaces, certificate };
+    let new = tenants.create_key(wanted).await?;
     if let Some(details) = details.as_object_mut() {
         details.insert("key".to_owned(), json!(new.id));
     }

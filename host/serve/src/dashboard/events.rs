@@ -9,6 +9,7 @@ use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, Response};
 use futures_util::StreamExt as _;
+use harness_mcp::http::ClientCertificate;
 use harness_session::html::Shown;
 use harness_store::Line;
 use maud::{Markup, html};
@@ -32,8 +33,10 @@ pub(super) async fn stream(
     State(desk): State<Arc<Desk>>,
     Extension(visitor): Extension<Visitor>,
     Path(id): Path<String>,
+    certificate: Option<Extension<ClientCertificate>>,
     headers: HeaderMap,
 ) -> Page {
+    let certificate = certificate.map(|Extension(certificate)| certificate);
     let (tenant, _) = visible(&desk.server, &visitor.caller, &id).await?;
     let last = headers.get(HeaderName::from_static("last-event-id"));
     let last = match last.map(|value| value.to_str().ok().and_then(|text| text.parse().ok())) {
@@ -47,7 +50,9 @@ pub(super) async fn stream(
             loop {
                 tokio::select! {
                     () = visitor.ended.cancelled() => return,
-                    () = tokio::time::sleep(CHECK) => if desk.visitor(&cookies, false).is_none() { return },
+                    () = tokio::time::sleep(CHECK) => if desk.visitor(&cookies, certificate.as_ref(), false).is_none() {
+                        return;
+                    },
                 }
             }
         }

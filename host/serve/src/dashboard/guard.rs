@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::IntoResponse;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use harness_mcp::http::ClientCertificate;
 use harness_store::StoreError;
 use subtle::ConstantTimeEq as _;
 use tokio_util::sync::CancellationToken;
@@ -151,8 +152,13 @@ impl Desk {
         self.server.monotonic() / 1_000_000
     }
 
-    /// Who is signed in with the cookie of a request. A session ends with its key.
-    pub(super) fn visitor(&self, headers: &HeaderMap, uses: bool) -> Option<Visitor> {
+    /// Who is signed in with the cookie of a request, whose connection has shown this certificate. A session ends with its key.
+    pub(super) fn visitor(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&ClientCertificate>,
+        uses: bool,
+    ) -> Option<Visitor> {
         let token = self.token(headers, "session")?;
         let visit = self.server.dashboard.visit(&token, self.clock(), uses)?;
         let found = self.server.tenants.key_in_force(&visit.key, now());
@@ -160,6 +166,10 @@ impl Desk {
             self.server.dashboard.end(&token);
             return None;
         };
+        // The cookie alone is not enough where the key was not.
+        if !key.record.comes_by(certificate) {
+            return None;
+        }
         if uses {
             key.touch(now());
         }
@@ -229,7 +239,9 @@ pub(super) async fn enter(
         is_own(request.headers())?;
     }
     let uses = !request.headers().contains_key(LIVE);
-    let Some(visitor) = desk.visitor(request.headers(), uses) else { return Err(Refusal::SignIn) };
+    let certificate = request.extensions().get::<ClientCertificate>();
+    let visitor = desk.visitor(request.headers(), certificate, uses);
+    let Some(visitor) = visitor else { return Err(Refusal::SignIn) };
     if action.is_some_and(|action| !visitor.may(action)) {
         return Err(Refusal::of(Problem::forbidden(visitor.caller.key.record.role.name())));
     }

@@ -105,7 +105,11 @@ pub(super) async fn create_key(
     };
     let policy = Some(form.field("policy")?.replace("\r\n", "\n")).filter(|rules| !rules.trim().is_empty());
     let (tenant, label) = (Some(visitor.caller.tenant()?.id()), form.field("label")?.to_owned());
-    let new = desk.server.tenants.create_key(Wanted { tenant, role, label, policy, expires, workspaces: None }).await?;
+    let new = desk
+        .server
+        .tenants
+        .create_key(Wanted { tenant, role, label, policy, expires, workspaces: None, certificate: None })
+        .await?;
     list(&desk, &visitor, Some(&new.text))
 }
 

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, Response, StatusCode, Uri};
+use harness_mcp::http::ClientCertificate;
 use maud::html;
 
 use super::guard::{self, Visitor, redirect};
@@ -32,8 +33,13 @@ fn with_cookie(desk: &Desk, mut response: Response<Body>, of: &str, value: &str)
     response
 }
 
-pub(super) async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Page {
-    if desk.visitor(&headers, true).is_some() {
+pub(super) async fn show(
+    State(desk): State<Arc<Desk>>,
+    certificate: Option<Extension<ClientCertificate>>,
+    headers: HeaderMap,
+) -> Page {
+    let certificate = certificate.map(|Extension(certificate)| certificate);
+    if desk.visitor(&headers, certificate.as_ref(), true).is_some() {
         return Ok(redirect("/dashboard"));
     }
     let token = before(&desk, &headers);
@@ -52,12 +58,18 @@ pub(super) async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> P
     Ok(with_cookie(&desk, layout::plain(&desk, "Sign in", &main), BEFORE, &token.0))
 }
 
-pub(super) async fn sign_in(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Body) -> Page {
+pub(super) async fn sign_in(
+    State(desk): State<Arc<Desk>>,
+    certificate: Option<Extension<ClientCertificate>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Page {
+    let certificate = certificate.map(|Extension(certificate)| certificate);
     guard::is_own(&headers)?;
     let form = guard::form(&headers, body, &before(&desk, &headers)).await?;
     let shown = form.field("key")?.trim();
     let tenants = &desk.server.tenants;
-    let found = tenants.authenticate(shown, now());
+    let found = tenants.authenticate(shown, now(), certificate.as_ref());
     let is_known = found.is_some();
     // The right key is let in, however many wrong ones came before: who knows its identifier locks nobody out.
     let Some((key, _)) = found.filter(|(_, tenant)| tenant.is_none() == desk.is_operators) else {
@@ -71,7 +83,7 @@ pub(super) async fn sign_in(State(desk): State<Arc<Desk>>, headers: HeaderMap, b
         }
         let (why, tenant) = match is_known {
             true => (Refused::Role, None),
-            false => tenants.why_refused(shown, now()),
+            false => tenants.why_refused(shown, now(), certificate.as_ref()),
         };
         let path = Uri::from_static("/dashboard/sign-in");
         desk.server.journal.refuse(shown, why, tenant.as_deref(), &path, desk.server.monotonic());
@@ -131,15 +143,18 @@ pub(super) async fn link(State(desk): State<Arc<Desk>>, Path(link): Path<String>
 pub(super) async fn use_link(
     State(desk): State<Arc<Desk>>,
     Path(link): Path<String>,
+    certificate: Option<Extension<ClientCertificate>>,
     headers: HeaderMap,
     body: Body,
 ) -> Page {
+    let certificate = certificate.map(|Extension(certificate)| certificate);
     guard::is_own(&headers)?;
     // A form that is refused does not use the link up.
     guard::form(&headers, body, &before(&desk, &headers)).await?;
     let link = Token::parse(&link).ok_or_else(used_up)?;
     let key = desk.server.dashboard.take_link(&link, desk.clock()).ok_or_else(used_up)?;
     let found = desk.server.tenants.key_in_force(&key, now());
-    found.filter(|(_, tenant)| tenant.is_none() == desk.is_operators).ok_or_else(used_up)?;
+    let found = found.filter(|(_, tenant)| tenant.is_none() == desk.is_operators);
+    found.filter(|(key, _)| key.record.comes_by(certificate.as_ref())).ok_or_else(used_up)?;
     Ok(begin(&desk, &headers, &key))
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use axum::http::StatusCode;
+use harness_mcp::http::ClientCertificate;
 use harness_store::Expected;
 use harness_sys::digest::digest;
 
@@ -32,6 +33,8 @@ pub struct Wanted {
     pub expires: Option<u64>,
     /// The workspaces that it is narrowed to; none: all of its tenant.
     pub workspaces: Option<Vec<String>>,
+    /// The fingerprint of the certificate that it is bound to.
+    pub certificate: Option<String>,
 }
 
 impl Tenants {
@@ -41,8 +44,13 @@ impl Tenants {
         keys.values().any(|key| key.record.tenant.is_none())
     }
 
-    /// The key that this is the text of, if it counts now, with its tenant.
-    pub fn authenticate(&self, text: &str, now: u64) -> Option<(Arc<Key>, Option<Arc<Tenant>>)> {
+    /// The key that this is the text of, if it counts now, on a connection that has shown this certificate; with its tenant.
+    pub fn authenticate(
+        &self,
+        text: &str,
+        now: u64,
+        certificate: Option<&ClientCertificate>,
+    ) -> Option<(Arc<Key>, Option<Arc<Tenant>>)> {
         let id = key::id_of(text)?;
         // Before it is known whether there is such a key: a stranger learns nothing by the time that it takes.
         let digest = digest(text);
@@ -50,7 +58,7 @@ impl Tenants {
         if !key.record.has_digest(&digest) {
             return None;
         }
-        let found = self.in_force(&key, now)?;
+        let found = self.in_force(&key, now).filter(|_| key.record.comes_by(certificate))?;
         key.touch(now);
         Some((key, found))
     }
@@ -84,13 +92,19 @@ impl Tenants {
     }
 
     /// Why [`authenticate`](Self::authenticate) refuses a key, and the tenant that it is of, for the audit log of the server.
-    pub(crate) fn why_refused(&self, text: &str, now: u64) -> (Refusal, Option<String>) {
+    pub(crate) fn why_refused(
+        &self,
+        text: &str,
+        now: u64,
+        certificate: Option<&ClientCertificate>,
+    ) -> (Refusal, Option<String>) {
         let Some(id) = key::id_of(text) else { return (Refusal::Malformed, None) };
         let key = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
         let Some(key) = key else { return (Refusal::Unknown, None) };
         let why = match () {
             () if !key.record.has_digest(&digest(text)) => Refusal::Secret,
             () if !key.record.is_valid(now) => Refusal::Expired,
+            () if !key.record.comes_by(certificate) => Refusal::Certificate,
             () => Refusal::Suspended,
         };
         (why, key.record.tenant.clone())
@@ -111,13 +125,18 @@ impl Tenants {
     ///
     /// What was asked for cannot be.
     pub async fn create_key(&self, wanted: Wanted) -> Result<NewKey, Problem> {
-        let Wanted { tenant, role, label, policy, expires, workspaces } = wanted;
+        let Wanted { tenant, role, label, policy, expires, workspaces, certificate } = wanted;
+        let certificate = certificate.as_deref().map(key::fingerprint).transpose().map_err(Problem::invalid)?;
         self.check_workspaces(tenant.as_deref(), workspaces.as_deref())?;
         if let Some(wrong) = key::label_problem(&label) {
             return Err(Problem::invalid(wrong));
         }
         if (role == Role::Operator) != tenant.is_none() {
             return Err(Problem::invalid("a key of a tenant has another role than `operator`, which is the server's"));
+        }
+        if certificate.is_some() && tenant.is_none() {
+            let why = "a key of the operator is shown at the socket, where there is no certificate to bind it to";
+            return Err(Problem::invalid(why));
         }
         if self.keys_of(tenant.as_deref()).len() >= MAX_KEYS {
             return Err(Problem::new(
@@ -138,6 +157,7 @@ impl Tenants {
             created: now(),
             expires,
             workspaces,
+            certificate,
         };
         let key = Key::new(record.clone()).map_err(Problem::invalid)?;
         self.store.put(KEYS, &new.id, Expected::Absent, as_bytes(&record)?).await?;
