@@ -179,6 +179,7 @@ mod tests {
             created: 0,
             expires: Some(10),
             workspaces: None,
+            certificate: None,
         };
         assert!(
             record.has_digest(&digest(&key.text))

@@ -264,7 +264,7 @@ mod tests {
         let (server, _) = Server::open(Settings { data, config, beside: folder.path().to_owned() }).await.unwrap();
         let tool = "---\nscript: |\n  def run(args):\n      return 1\n---\nA tool.\n";
         let text = server.demo("acme", &[(".harness/tools/it.md", tool)]).await.unwrap().unwrap();
-        let (key, tenant) = server.tenants.authenticate(&text, now()).unwrap();
+        let (key, tenant) = server.tenants.authenticate(&text, now(), None).unwrap();
         let tenant = tenant.unwrap();
         let opened = server.tenants.opened(&tenant).await.unwrap();
         let caller = Caller::new(key.clone(), Some(tenant.clone()));
