@@ -103,8 +103,9 @@ impl Service {
             let is_moved = sent.starts_with(b"POST /moved ");
             let status = if is_moved { "307 Moved\r\nlocation: /there" } else { "200 OK" };
             let length = text.len();
-            let answer =
-                format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+            let answer = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+            );
             let _ = stream.get_mut().write_all(answer.as_bytes());
             let _ = stream.get_mut().write_all(text.as_bytes());
             sent
