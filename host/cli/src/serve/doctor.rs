@@ -235,9 +235,11 @@ fn address(door: &Door, server: Option<&str>) -> Finding {
             good(name, format!("{}, {scheme}: in use, perhaps by the running server", door.listen))
         }
         Err((why, Some(hint))) => bad(name, why, hint),
-        Err((why, None)) => {
-            bad(name, why, "choose another address, or correct the files of `--tls-cert` and `--tls-key`")
-        }
+        Err((why, None)) => bad(
+            name,
+            why,
+            "choose another address, or correct the files of `--tls-cert`, `--tls-key` and `--tls-client-ca`",
+        ),
     }
 }
 

@@ -60,6 +60,8 @@ pub(super) fn refused(why: &str) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use harness_artifact::server::TenantClass;
 
     use super::*;
@@ -70,7 +72,7 @@ mod tests {
             "it",
             TenantClass { webhooks_inside, ..TenantClass::default() },
             "policy.yaml".into(),
-            Default::default(),
+            (Arc::default(), Arc::default()),
         )
     }
 
