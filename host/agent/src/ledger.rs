@@ -83,7 +83,7 @@ impl Ledger {
         for ledger in self.all() {
             for (count, used) in [(&ledger.rounds, rounds), (&ledger.tokens, tokens), (&ledger.calls, calls)] {
                 // A number that a record makes up does not wrap to a small one.
-                let _ = count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| Some(old.saturating_add(used)));
+                count.update(Ordering::SeqCst, Ordering::SeqCst, |old| old.saturating_add(used));
             }
         }
     }

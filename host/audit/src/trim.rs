@@ -143,7 +143,7 @@ fn passed(folder: &Path, number: u32, before: &Link, rule: &Retention<'_>) -> Re
     })?;
     match half {
         Some(broken) => Err(broken),
-        None => Ok(Some(link).filter(|_| is_old)),
+        None => Ok(is_old.then_some(link)),
     }
 }
 

@@ -87,8 +87,6 @@ fn number(facts: &Metadata) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
