@@ -226,6 +226,25 @@ fn a_bound_key_counts_with_its_certificate_alone() {
             assert_eq!(unbound.status, 200, "{certificate:?}");
         }
     }
+    // A key that a bound one makes is bound too, to another certificate where it names that.
+    let body = json!({"role": "caller", "label": "made"});
+    let made_by = |key: &str, body: &Json| {
+        let reply = ask(&site, &made, Some("robot"), key, "POST /v1/keys", body).unwrap();
+        assert_eq!(reply.status, 201, "{reply:?}");
+        reply.json()
+    };
+    let named = json!({"role": "caller", "label": "made", "certificate": made.fingerprint("other-robot")});
+    let new = [made_by(&bound, &body), made_by(&bound, &named), made_by(&owner, &body)];
+    let statuses = new.each_ref().map(|new| {
+        let status = |certificate| {
+            ask(&site, &made, certificate, new["key"].as_str().unwrap(), CALL, &json!({})).unwrap().status
+        };
+        let statuses = (status(Some("robot")), status(Some("other-robot")), status(None));
+        let removal = format!("DELETE /v1/keys/{}", new["id"].as_str().unwrap());
+        assert_eq!(ask(&site, &made, None, &owner, &removal, &Json::Null).unwrap().status, 200);
+        statuses
+    });
+    assert_eq!(statuses, [(200, 401, 401), (401, 200, 401), (200, 200, 200)]);
     // What is kept is what was meant, and a wrong one is not.
     let listed = ask(&site, &made, None, &owner, "GET /v1/keys", &Json::Null).unwrap().json();
     let certificates: Vec<&Json> = listed["keys"].as_array().unwrap().iter().map(|key| &key["certificate"]).collect();
@@ -240,7 +259,7 @@ fn a_bound_key_counts_with_its_certificate_alone() {
     // The operator sees why it was refused, and a start later it is bound still.
     let (_, log, _) = site.harness(&["admin", "audit", "--data", "data"], "");
     let of_key = |line: &&str| line.contains("\"refused\"") && line.contains("\"why\":\"certificate\"");
-    assert_eq!(log.lines().filter(of_key).count(), 4, "{log}");
+    assert_eq!(log.lines().filter(of_key).count(), 8, "{log}");
     let folder = site.folder().to_owned();
     site.signal(Signal::TERM);
     let site = Again::of(site, &made, &folder);
@@ -311,6 +330,22 @@ fn the_cookie_of_a_bound_key_opens_the_dashboard_with_its_certificate_alone() {
         let page = form(&site, &made, certificate, "/dashboard", &cookie, "");
         assert_eq!(page.status, status, "{certificate:?} {page:?}");
     }
+    // A key that is made there is bound too; the control: one that an owner makes whose key is not.
+    let made_there = |cookie: &str, label: &str| {
+        let page = form(&site, &made, Some("robot"), "/dashboard/keys", cookie, "");
+        let token = page.body.split("name=\"form\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        let fields = format!("form={token}&role=caller&label={label}&days=&policy=");
+        assert_eq!(form(&site, &made, Some("robot"), "/dashboard/keys", cookie, &fields).status, 200);
+    };
+    made_there(&cookie, "bound");
+    made_there(&cookie_of(&sign_in(&owner, Some("robot")), "session"), "free");
+    let listed = ask(&site, &made, None, &owner, "GET /v1/keys", &Json::Null).unwrap().json();
+    let bound_to = |label: &str| {
+        let mut keys = listed["keys"].as_array().unwrap().iter();
+        keys.find(|key| key["label"] == label).unwrap()["certificate"].clone()
+    };
+    let plain = made.fingerprint("robot").replace(':', "").to_lowercase();
+    assert_eq!((bound_to("bound"), bound_to("free")), (json!(plain), Json::Null));
 }
 
 #[test]

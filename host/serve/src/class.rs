@@ -15,6 +15,7 @@ const REQUESTS: Rate = Rate { per_minute: 6_000, burst: 600 };
 
 /// Milliseconds of an hour.
 const HOUR: u64 = 3_600_000;
+
 /// A class of tenants, with its defaults filled in.
 #[derive(Debug, Clone)]
 pub struct Class {

@@ -7,7 +7,8 @@ const LONGEST: u64 = 100_000_000;
 /// Asks for the shortest slices for the thread that calls this, as of a clock or of one that answers requests, which does
 /// little and is late where it waits for a core: of those that want one, the kernel takes first whose slice ends first, and
 /// even a thread with the longest slices is in the last milliseconds of one at times. It gets no larger part of the
-/// processor, and needs no right. What it starts, a thread or a process, has ordinary slices. Linux 6.12 and later know it;
+/// processor, and needs no right. What it starts, a thread or a process, has ordinary slices, and no priority above the
+/// ordinary one. Linux 6.12 and later know it;
 /// elsewhere nothing changes.
 pub fn ask_for_short_slices() {
     ask(SHORTEST);

@@ -137,7 +137,7 @@ pub(super) async fn keys(State(server): State<Arc<Server>>, Path(id): Path<Strin
 
 pub(super) async fn create_key(State(server): State<Arc<Server>>, Path(id): Path<String>, body: Body) -> Answer {
     tenant(&server, &id)?;
-    put_key(&server.tenants, Some(id), body).await
+    put_key(&server.tenants, Some(id), None, body).await
 }
 
 pub(super) async fn remove_key(State(server): State<Arc<Server>>, Path((id, key)): Path<(String, String)>) -> Answer {
@@ -150,7 +150,7 @@ pub(super) async fn own_keys(State(server): State<Arc<Server>>) -> Answer {
 }
 
 pub(super) async fn create_own_key(State(server): State<Arc<Server>>, body: Body) -> Answer {
-    put_key(&server.tenants, None, body).await
+    put_key(&server.tenants, None, None, body).await
 }
 
 pub(super) async fn remove_own_key(State(server): State<Arc<Server>>, Path(key): Path<String>) -> Answer {

@@ -136,12 +136,14 @@ pub(super) async fn create_key(
     body: Body,
 ) -> Answer {
     may_make_keys(&caller)?;
-    put_key(&server.tenants, Some(caller.tenant()?.id()), body).await
+    put_key(&server.tenants, Some(caller.tenant()?.id()), caller.key.record.certificate.clone(), body).await
 }
 
-/// Makes a key as a body wants it.
-pub(super) async fn put_key(tenants: &Tenants, tenant: Option<String>, body: Body) -> Answer {
+/// Makes a key as a body wants it. `maker` is the certificate that the key which makes it is bound to: a new one is bound to that
+/// where the body names no other, so that a bound key makes none that counts everywhere.
+pub(super) async fn put_key(tenants: &Tenants, tenant: Option<String>, maker: Option<String>, body: Body) -> Answer {
     let NewKey { role, label, policy, expires, workspaces, certificate } = parse(&read(body, MAX_BODY).await?)?;
+    let certificate = certificate.or(maker);
     let mut details = json!({"role": role, "label": label, "policy": policy, "expires": expires});
     if let (Some(details), Some(workspaces)) = (details.as_object_mut(), &workspaces) {
         details.insert("workspaces".to_owned(), json!(workspaces));

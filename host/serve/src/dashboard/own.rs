@@ -105,11 +105,10 @@ pub(super) async fn create_key(
     };
     let policy = Some(form.field("policy")?.replace("\r\n", "\n")).filter(|rules| !rules.trim().is_empty());
     let (tenant, label) = (Some(visitor.caller.tenant()?.id()), form.field("label")?.to_owned());
-    let new = desk
-        .server
-        .tenants
-        .create_key(Wanted { tenant, role, label, policy, expires, workspaces: None, certificate: None })
-        .await?;
+    // As that of the interface: a bound key makes none that counts everywhere.
+    let certificate = visitor.caller.key.record.certificate.clone();
+    let wanted = Wanted { tenant, role, label, policy, expires, workspaces: None, certificate };
+    let new = desk.server.tenants.create_key(wanted).await?;
     list(&desk, &visitor, Some(&new.text))
 }
 
