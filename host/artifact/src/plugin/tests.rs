@@ -142,10 +142,16 @@ fn bound(rules: &[Rule]) -> Grant {
     Grant::new(layer(rules, "").into_iter().collect())
 }
 
-/// How many pairs of asks and consents are tried; `PLUGIN_PAIRS` is another number.
+/// Pairs of asks and consents that are tried; without optimization a twentieth of them.
+const PAIRS: usize = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
+
+/// Pairs that are read as text each.
+const TEXTS: u32 = if cfg!(debug_assertions) { 100 } else { 1_000 };
+
+/// How many pairs are tried; `PLUGIN_PAIRS` is another number.
 #[expect(clippy::disallowed_methods, reason = "a setting of the test")]
 fn pairs() -> usize {
-    std::env::var("PLUGIN_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000)
+    std::env::var("PLUGIN_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(PAIRS)
 }
 
 /// How many sets of rules the pairs are made of, at most.
@@ -225,7 +231,7 @@ fn granting(consented: &[Rule]) -> ProjectPolicy {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: TEXTS, ..ProptestConfig::default() })]
 
     /// The same of pairs that are read as text each, as a project is.
     #[test]
