@@ -137,13 +137,13 @@ async fn what_is_broken_leaves_the_version_before_in_force() {
     write(&root, "tools/it.md", "---\ntimeout_ms: -1\n---\n");
     refused(&told, "tool \"it\" timeout_ms must be >= 0");
     assert_eq!(call(&project, "it").await, "first");
-    // A FIFO is no file, and nobody waits for it.
-    std::fs::remove_file(root.path().join(".harness/tools/it.md")).unwrap();
-    let pipe = root.path().join(".harness/tools/pipe.md");
+    // A FIFO is no file, and nobody waits for it. It comes in one step: without the tool, the project could be loaded.
+    let (pipe, it) = (root.path().join("pipe"), root.path().join(".harness/tools/it.md"));
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    refused(&told, "cannot read `.harness/tools/pipe.md`: not a regular file");
+    std::fs::rename(&pipe, &it).unwrap();
+    refused(&told, "cannot read `.harness/tools/it.md`: not a regular file");
     assert_eq!(call(&project, "it").await, "first");
-    std::fs::remove_file(&pipe).unwrap();
+    std::fs::remove_file(&it).unwrap();
     write(&root, "tools/it.md", &tool("'mended'"));
     until(&project, &told, "it", "mended").await;
 }
