@@ -1,9 +1,10 @@
 //! What a request to `harness serve` costs beside an empty handler of axum in the same run; what a tenant costs that does
-//! nothing; how long a first call takes; and what a tenant notices of another one that tries to take all of the machine.
+//! nothing; how long a first call takes; what a tenant notices of another one that tries to take all of the machine; what
+//! calls take that wait; and whether memory grows.
 //!
 //! ```text
 //! cargo bench --bench serve              all
-//! cargo bench --bench serve -- tenants   those whose name has this in it: calls, cold, tenants, neighbours
+//! cargo bench --bench serve -- tenants   those whose name has this in it: calls, cold, tenants, neighbours, flight, soak
 //! ```
 //!
 //! Servers are processes of their own, and clients are in this one, on the same cores. Prints tables, and writes
@@ -18,6 +19,11 @@
     clippy::cast_precision_loss,
     reason = "a measurement ends where something fails"
 )]
+
+#[path = "serve/flight.rs"]
+mod flight;
+#[path = "serve/soak.rs"]
+mod soak;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -73,9 +79,14 @@ fn main() {
     let is_wanted = |name: &str| words.is_empty() || words.iter().any(|part| name.contains(part.as_str()));
     let mut figures = serde_json::Map::new();
     let runtime = runtime();
-    for (name, measure) in
-        [("calls", calls as fn(&Runtime) -> Json), ("cold", cold), ("tenants", tenants), ("neighbours", neighbours)]
-    {
+    for (name, measure) in [
+        ("calls", calls as fn(&Runtime) -> Json),
+        ("cold", cold),
+        ("tenants", tenants),
+        ("neighbours", neighbours),
+        ("flight", flight::run),
+        ("soak", soak::run),
+    ] {
         if is_wanted(name) {
             figures.insert(name.to_owned(), measure(&runtime));
         }
@@ -118,7 +129,8 @@ fn serve(what: &str, data: &Path) {
             .unwrap();
             return;
         }
-        let (config, _) = ServerConfig::parse("serve.yaml", CONFIG);
+        let config = if what == "flight" { flight::CONFIG } else { CONFIG };
+        let (config, _) = ServerConfig::parse("serve.yaml", config);
         let settings = Settings { data: data.to_owned(), config: config.unwrap(), beside: data.to_owned() };
         let (server, first) = Server::open(settings).await.unwrap();
         if let Some(first) = first {
@@ -172,12 +184,20 @@ impl Site {
 
     /// A tenant with a key, and a project of one tool `it` unless its script is empty.
     async fn tenant(&self, id: &str, script: &str) -> String {
+        if script.is_empty() {
+            return self.tenant_with(id, Vec::new()).await;
+        }
+        let limits = "---\nsandbox: { limits: { timeout_ms: 600000, fuel: 100000000000000 } }\n---\n".to_owned();
+        let tool = format!("---\nscript: |\n  {}\n---\nIt is {id}.\n", script.trim_end().replace('\n', "\n  "));
+        let files = [(".harness/harness.md", limits), (".harness/tools/it.md", tool)];
+        self.tenant_with(id, files.map(|(path, text)| (path.to_owned(), text)).to_vec()).await
+    }
+
+    /// A tenant with a key, and a project of these files where there are some.
+    async fn tenant_with(&self, id: &str, files: Vec<(String, String)>) -> String {
         self.admin(Method::POST, "/admin/v1/tenants", json!({"id": id}).to_string().into_bytes()).await;
-        if !script.is_empty() {
-            let limits = "---\nsandbox: { limits: { timeout_ms: 600000, fuel: 100000000000000 } }\n---\n".to_owned();
-            let tool = format!("---\nscript: |\n  {}\n---\nIt is {id}.\n", script.trim_end().replace('\n', "\n  "));
-            let files = [(".harness/harness.md", limits), (".harness/tools/it.md", tool)];
-            let files = files.map(|(path, text)| (path.to_owned(), text.into_bytes()));
+        if !files.is_empty() {
+            let files = files.into_iter().map(|(path, text)| (path, text.into_bytes()));
             let packed = pack(&Content::new(files).unwrap()).unwrap();
             self.admin(Method::PUT, &format!("/admin/v1/tenants/{id}/project"), packed).await;
         }
