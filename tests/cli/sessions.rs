@@ -50,9 +50,10 @@ pub(crate) fn last(project: &Project) -> String {
     std::fs::read_to_string(files(project).last().unwrap()).unwrap()
 }
 
-/// The lines of a kind.
+/// The lines of a kind. One that is being written is not among them.
 pub(crate) fn lines(text: &str, kind: &str) -> Vec<Json> {
-    let lines = text.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
+    let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+    let lines = whole.map(|line| serde_json::from_str::<Json>(line).unwrap());
     lines.filter(|line| line["kind"] == kind).collect()
 }
 
