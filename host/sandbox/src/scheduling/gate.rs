@@ -41,7 +41,7 @@ pub(crate) struct Gate {
     computed: AtomicU64,
     /// The slots that there are.
     slots: u64,
-    /// The project of the last call.
+    /// The project that last began a call or asked for a slot.
     last: AtomicU64,
     /// How many µs from now it is still so that calls of several projects are made.
     several: AtomicU64,
@@ -97,11 +97,16 @@ impl Gate {
     /// The part of a new call.
     pub(crate) fn turn(self: &Arc<Self>, project: u64, run: u64, weight: u32) -> Turn {
         let party = Party { project, run, call: self.calls.fetch_add(1, Ordering::Relaxed) };
+        self.saw(project);
+        let (has, asked, share) = (Has::Nothing, None, None);
+        Turn { gate: self.clone(), party, weight, has, is_long: false, is_known: false, asked, share }
+    }
+
+    /// Remembers that a project begins a call, or computes on.
+    fn saw(&self, project: u64) {
         if self.last.load(Ordering::Relaxed) != project && self.last.swap(project, Ordering::Relaxed) != 0 {
             self.several.store(micros(SEVERAL), Ordering::Relaxed);
         }
-        let (has, asked, share) = (Has::Nothing, None, None);
-        Turn { gate: self.clone(), party, weight, has, is_long: false, is_known: false, asked, share }
     }
 
     /// Whether anyone waits.
@@ -221,6 +226,8 @@ impl Turn {
             }
             Has::Nothing | Has::Asked => self.is_known = true,
         }
+        // An endless call begins no other one.
+        self.gate.saw(self.party.project);
         let mut state = self.gate.state();
         if self.has == Has::Asked && state.granted.remove(&self.party).is_some() {
             self.has = Has::Slot;
@@ -492,7 +499,12 @@ mod tests {
         assert!(gate.needs_clocks());
         gate.tick(SEVERAL / 2);
         assert!(!gate.needs_clocks());
-        drop((other, gate.turn(1, 3, 100)));
+        // A call that computes on counts as one that begins.
+        assert!(!enters(&mut waits));
+        assert!(gate.needs_clocks());
+        gate.tick(SEVERAL);
+        assert!(!gate.needs_clocks());
+        drop((other, gate.turn(2, 3, 100)));
         assert!(gate.needs_clocks());
         drop((waits, holds));
         assert!(!gate.needs_clocks());
